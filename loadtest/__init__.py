@@ -1,0 +1,1 @@
+"""Measuring, deciding and planning: everything that happens on the client's side."""

@@ -1,0 +1,368 @@
+"""A results folder: what is written, when, and how it is read back.
+
+    <folder>/manifest.json        machine, versions, settings, checksums; written before any load
+    <folder>/trials.jsonl         one line per finished trial, appended and flushed to disk
+    <folder>/histograms/<id>.json HDR histograms of one trial, per outcome and one-second window
+    <folder>/logs/                what servers and generators printed
+    <folder>/model_repository/    the very configuration that was served
+    <folder>/summary.json         derived from the above; may be made again at any time
+    <folder>/report.html          derived from summary.json
+
+The models below are the schema. A field's unit stands in its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from serving.errors import ResultsError
+
+SCHEMA_VERSION = 1
+
+OUTCOMES = (
+    "ok",
+    "wrong_answer",
+    "client_fault_4xx",
+    "server_fault_5xx",
+    "timeout",
+    "connection_error",
+    "unfinished",
+)
+"""Every request ends in exactly one of these; their counts add up to the number sent."""
+
+Verdict = Literal["VALID", "INVALID"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Machine(_Record):
+    """The machine that everything ran on."""
+
+    hostname: str
+    os: str
+    python: str
+    cpu_model: str
+    usable_cpus: int
+    cpu_source: str = Field(description="where usable_cpus came from: affinity or a cgroup quota")
+    memory_bytes: int
+    gpus: tuple[str, ...] = ()
+
+
+class Settings(_Record):
+    """What was asked for. A run resumes only under equal settings."""
+
+    model: str
+    backends: tuple[str, ...]
+    scenario: str = "closed"
+    concurrency: tuple[int, ...]
+    duration_s: float = Field(description="length of one measured window")
+    repeats: int
+    timeout_s: float
+    batch_size: int = Field(default=1, description="rows in one request")
+    seed: int
+    server_cpus: tuple[int, ...]
+    client_cpus: tuple[int, ...]
+
+
+class Wire(_Record):
+    """How requests travel; runs that differ here are not ranked against each other."""
+
+    protocol: str = "v2 HTTP"
+    encoding: str = "binary tensors"
+    compression: str = "none"
+    connections: str = "one per user, kept alive"
+    request_bytes: int = 0
+
+
+class Manifest(_Record):
+    """Written once, before any load."""
+
+    schema_version: int = SCHEMA_VERSION
+    created: str = Field(description="ISO 8601 with offset")
+    command: str = Field(description="the command that repeats this run")
+    infersweep_version: str
+    commit: str | None = Field(description="git commit of infersweep, null outside a checkout")
+    machine: Machine
+    versions: dict[str, str]
+    settings: Settings
+    model_version: int
+    model_sha256: str
+    wire: Wire
+
+
+class Parity(_Record):
+    """Answers of one backend against the in-process reference session."""
+
+    passed: bool
+    rows: int = Field(description="rows compared, alone and batched together")
+    largest_difference: float | None = Field(description="absolute; null when nothing came back")
+    tolerance: str
+    detail: str = Field(default="", description="what differed, when it failed")
+
+
+class BackendRecord(_Record):
+    """What served under one label, as found when it was first started."""
+
+    label: str
+    facts: dict[str, str]
+    warnings: tuple[str, ...] = ()
+    parity: Parity | None = Field(description="null where the backend is exempt")
+    start_s: float | None = Field(description="process start to ready; null for a remote server")
+    excluded: str | None = Field(default=None, description="why it was not measured")
+
+
+class Trial(_Record):
+    """One measured window against one server."""
+
+    id: str
+    backend: str
+    scenario: str
+    concurrency: int
+    repeat: int
+    started: str
+    window_s: float = Field(description="length of the measured window as it really was")
+    warmup_s: float
+    warmup_requests: int
+    sent: int
+    outcomes: dict[str, int]
+    rows_per_request: int
+    mean_in_flight: float = Field(description="time in flight of all requests per window time")
+    client_cpu: float = Field(description="generator's CPU time per CPU given and window time, 0-1")
+    server_cpu: float | None = Field(
+        default=None, description="servers' CPU time per CPU given and window time, 0-1"
+    )
+    server_rss_bytes: int | None = None
+    server_ended: str | None = Field(
+        default=None, description="how the server ended, when it did not survive the window"
+    )
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Percentiles(_Record):
+    """Milliseconds; null where there are too few samples for a 99% bound."""
+
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    p99_9: float | None
+
+
+class Point(_Record):
+    """One backend at one concurrency, over all repeats.
+
+    Rates are the median over repeats; ``inferences_per_s_range`` is their lowest and highest.
+    Percentiles are computed once, from the merged histograms of the VALID repeats.
+    """
+
+    scenario: str
+    concurrency: int
+    repeats: int
+    samples: int = Field(description="successful requests behind the percentiles")
+    requests_per_s: float | None
+    inferences_per_s: float | None
+    inferences_per_s_range: tuple[float, float] | None
+    response_time_ms: Percentiles
+    service_time_ms: Percentiles
+    largest_response_ms: float | None
+    outcomes: dict[str, int]
+    client_cpu: float | None
+    server_cpu: float | None
+    server_rss_bytes: int | None
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class BackendSummary(_Record):
+    label: str
+    facts: dict[str, str]
+    warnings: tuple[str, ...]
+    parity: Parity | None
+    start_s: float | None
+    excluded: str | None
+    points: tuple[Point, ...]
+
+
+class Rank(_Record):
+    """A backend's best VALID point."""
+
+    backend: str
+    concurrency: int
+    inferences_per_s: float
+    inferences_per_s_range: tuple[float, float]
+    p99_ms: float | None
+
+
+class Ranking(_Record):
+    """By most inferences per second at any VALID point.
+
+    ``winner`` is null unless the lowest repeat of the first lies above the highest of the second.
+    """
+
+    winner: str | None
+    sentence: str
+    rows: tuple[Rank, ...]
+    unranked: dict[str, str] = Field(description="backend to the reason it has no rank")
+
+
+class Summary(_Record):
+    """``summary.json``."""
+
+    schema_version: int = SCHEMA_VERSION
+    manifest: Manifest
+    complete: bool = Field(description="whether every planned trial was run")
+    planned_trials: int
+    finished_trials: int
+    backends: tuple[BackendSummary, ...]
+    ranking: Ranking
+
+
+Window = dict[str, str]
+"""Outcome or measure to an HDR histogram in its base64 form (V2, zlib)."""
+
+
+class Histograms(_Record):
+    """Latencies of one trial in nanoseconds, per one-second window since the window's start."""
+
+    trial: str
+    response_time: tuple[Window, ...]
+    service_time: tuple[Window, ...]
+
+
+_R = TypeVar("_R", bound=_Record)
+
+
+class ResultsFolder:
+    """Reads and writes one results folder. Every write is whole or absent."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def logs(self) -> Path:
+        return self._made("logs")
+
+    @property
+    def repository(self) -> Path:
+        return self._made("model_repository")
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "manifest.json").is_file()
+
+    def _made(self, name: str) -> Path:
+        folder = self.path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write("manifest.json", manifest)
+
+    def read_manifest(self) -> Manifest:
+        """Raises ResultsError when there is none or its schema is newer."""
+        return self._read("manifest.json", Manifest)
+
+    def write_backend(self, record: BackendRecord) -> None:
+        self._made("backends")
+        self._write(f"backends/{_file_name(record.label)}.json", record)
+
+    def read_backends(self) -> dict[str, BackendRecord]:
+        """By label."""
+        files = sorted((self.path / "backends").glob("*.json"))
+        records = [self._read(f"backends/{file.name}", BackendRecord) for file in files]
+        return {record.label: record for record in records}
+
+    def append_trial(self, trial: Trial, histograms: Histograms) -> None:
+        """Histograms first, then the line that makes the trial count."""
+        self._made("histograms")
+        self._write(f"histograms/{trial.id}.json", histograms)
+        with (self.path / "trials.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(trial.model_dump_json() + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def read_trials(self) -> list[Trial]:
+        """Finished trials in the order they ran; a half-written last line is left out."""
+        return list(self._trials())
+
+    def drop_half_written(self) -> None:
+        """Cut off a last line that a kill left unfinished, so that appending is safe again."""
+        path = self.path / "trials.jsonl"
+        if path.is_file():
+            text = path.read_bytes()
+            whole = text[: text.rfind(b"\n") + 1]
+            if whole != text:
+                path.write_bytes(whole)
+
+    def read_histograms(self, trial_id: str) -> Histograms:
+        return self._read(f"histograms/{trial_id}.json", Histograms)
+
+    def write_summary(self, summary: Summary) -> None:
+        self._write("summary.json", summary)
+
+    def read_summary(self) -> Summary:
+        return self._read("summary.json", Summary)
+
+    def _trials(self) -> Iterator[Trial]:
+        path = self.path / "trials.jsonl"
+        if not path.is_file():
+            return
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+            try:
+                yield Trial.model_validate_json(line)
+            except ValidationError as error:
+                raise _damaged(f"{path} line {number}", error) from None
+
+    def _write(self, name: str, record: _Record) -> None:
+        path = self.path / name
+        temporary = path.with_name(f".{path.name}.part")
+        temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+    def _read(self, name: str, kind: type[_R]) -> _R:
+        path = self.path / name
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ResultsError(
+                f"{path} does not exist", hint="Is this a results folder of infersweep?"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise _damaged(str(path), error) from None
+        version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else 0
+        if version > SCHEMA_VERSION:
+            raise ResultsError(
+                f"{path} has schema version {version}, this infersweep reads {SCHEMA_VERSION}",
+                hint="Read it with the infersweep that wrote it, or a newer one.",
+            )
+        try:
+            return kind.model_validate(data)
+        except ValidationError as error:
+            raise _damaged(str(path), error) from None
+
+
+def _file_name(label: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in label)
+
+
+def _damaged(where: str, error: Exception) -> ResultsError:
+    first = str(error).splitlines()[0]
+    return ResultsError(
+        f"{where} is damaged: {first}", hint="Restore it, or start again with another --out."
+    )

@@ -1,0 +1,90 @@
+"""What a backend is: something that can say how to launch a server for one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from serving.models.repository import Model
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    """What is to be served, and on what.
+
+    Attributes:
+        label: the backend as the user wrote it, such as ``fastapi:torch``.
+        option: what stands behind the colon of the label; an engine, a URL, or empty.
+        model: the model, in a repository whose ``config.pbtxt`` states instances and threads.
+        cpus: the CPUs that the server is pinned to.
+        port: HTTP port; a free one has been chosen where the user named none.
+        work_folder: an existing folder where the backend may write what it needs for this launch.
+    """
+
+    label: str
+    option: str
+    model: Model
+    cpus: tuple[int, ...]
+    port: int
+    work_folder: Path
+    host: str = "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start one server, or where one already runs.
+
+    Attributes:
+        argv: the command; empty when the server is not ours to start.
+        env: variables added to this process's environment.
+        worker_count: processes that answer requests; warm-up waits until each has answered.
+        facts: what serves and how, for the record: versions, engine, provider, threads.
+        warnings: settings that are allowed but likely to mislead.
+        ready_within_s: deadline for readiness.
+    """
+
+    label: str
+    url: str
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    worker_count: int = 1
+    facts: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    warnings: tuple[str, ...] = ()
+    metrics_url: str | None = None
+    ready_within_s: float = 60.0
+
+
+class Backend(Protocol):
+    """One way to serve a model.
+
+    Attributes:
+        name: the word used on the command line.
+        summary: one line for listings.
+        options: what may stand behind ``name:``, each with its meaning; empty when nothing may.
+        answers: whether its output is the model's. ``null`` answers at once with zeros: it is
+            exempt from parity and never ranked.
+    """
+
+    name: str
+    summary: str
+    options: Mapping[str, str]
+    answers: bool
+
+    def launch(self, plan: ServePlan) -> Launch:
+        """Describe the launch; starts nothing.
+
+        Raises:
+            MachineError: the machine lacks what this backend needs.
+            ModelError: the backend cannot serve this model.
+            UsageError: the option is unknown.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""From a model file to a model repository in Triton's layout."""
