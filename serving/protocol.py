@@ -126,9 +126,7 @@ def encode_response(
         header["id"] = request.id
     header["outputs"] = []
     known = {tensor.name: tensor for tensor in outputs}
-    wanted = request.outputs or tuple(
-        OutputRequest(name, request.binary_default) for name in known
-    )
+    wanted = request.outputs or tuple(OutputRequest(name, request.binary_default) for name in known)
     blobs = []
     for output in wanted:
         if output.name not in known:
@@ -219,7 +217,9 @@ def _decode_tensor(
     label = f"{what} {name!r}"
     datatype = _text(item, "datatype", label)
     if datatype not in NUMPY_TYPES:
-        raise ProtocolError(f"{label}: datatype {datatype!r} is not one of {', '.join(NUMPY_TYPES)}")
+        raise ProtocolError(
+            f"{label}: datatype {datatype!r} is not one of {', '.join(NUMPY_TYPES)}"
+        )
     shape = _shape(item.get("shape"), label)
     size = (item.get("parameters") or {}).get("binary_data_size")
     if size is None:
@@ -239,9 +239,7 @@ def _shape(value: object, label: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _from_json(
-    item: Mapping[str, Any], label: str, datatype: str, shape: tuple[int, ...]
-) -> Array:
+def _from_json(item: Mapping[str, Any], label: str, datatype: str, shape: tuple[int, ...]) -> Array:
     if datatype in _BINARY_ONLY:
         raise ProtocolError(f"{label}: {datatype} cannot travel as JSON; send binary data")
     if "data" not in item:
@@ -343,7 +341,7 @@ def _to_binary(tensor: Tensor) -> bytes | memoryview:
         elements = (_as_bytes(value) for value in tensor.array.ravel())
         return b"".join(struct.pack("<I", len(value)) + value for value in elements)
     array = np.ascontiguousarray(tensor.array)
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _to_json(tensor: Tensor) -> list[Any]:

@@ -1,7 +1,6 @@
 """The model repository: one folder per model in Triton's layout, read by every backend.
 
-    <root>/<model>/config.pbtxt
-    <root>/<model>/<version>/model.onnx
+``<root>/<model>/config.pbtxt`` beside ``<root>/<model>/<version>/model.onnx``.
 """
 
 from __future__ import annotations
