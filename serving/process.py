@@ -63,6 +63,34 @@ class StopReport:
     killed: bool
 
 
+def family(pid: int) -> list[psutil.Process]:
+    """The process and all its descendants that still run."""
+    try:
+        own = psutil.Process(pid)
+        return [own, *own.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def family_rss_bytes(pid: int) -> int:
+    """Resident memory of a process and its descendants; shared pages count once for each."""
+    total = 0
+    for process in family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += process.memory_info().rss
+    return total
+
+
+def family_cpu_time_s(pid: int) -> float:
+    """User and system time that a process and its living descendants have used."""
+    total = 0.0
+    for process in family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
 class RunningProcess:
     """One child process in a session of its own, with its log on disk.
 
@@ -124,30 +152,9 @@ class RunningProcess:
             return f"was killed by {signal.Signals(-code).name}"
         return f"exited with status {code}"
 
-    def family(self) -> list[psutil.Process]:
-        """The process and all its descendants that still run."""
-        try:
-            own = psutil.Process(self.pid)
-            return [own, *own.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
-
     def rss_bytes(self) -> int:
         """Resident memory of the whole family; pages that they share count once for each."""
-        total = 0
-        for process in self.family():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                total += process.memory_info().rss
-        return total
-
-    def cpu_time_s(self) -> float:
-        """User and system time that the whole family has used."""
-        total = 0.0
-        for process in self.family():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system
-        return total
+        return family_rss_bytes(self.pid)
 
     def log_tail(self, lines: int = 12) -> str:
         """The last lines of the log."""
@@ -163,7 +170,7 @@ class RunningProcess:
 
     def stop(self, grace_s: float = STOP_GRACE_S) -> StopReport:
         """SIGTERM, wait, then SIGKILL for whatever of the family is left. Safe to call twice."""
-        family = self.family()
+        members = family(self.pid)
         if self.alive:
             self._child.send_signal(signal.SIGTERM)
         killed = False
@@ -174,7 +181,7 @@ class RunningProcess:
             self._child.kill()
             self._child.wait()
         # A daemon's children may outlive it for a moment; what stays is ended by its own id.
-        _, left = psutil.wait_procs([p for p in family if p.pid != self.pid], timeout=1.0)
+        _, left = psutil.wait_procs([p for p in members if p.pid != self.pid], timeout=1.0)
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -74,10 +74,17 @@ class Backend(Protocol):
             exempt from parity and never ranked.
     """
 
-    name: str
-    summary: str
-    options: Mapping[str, str]
-    answers: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, str]: ...
+
+    @property
+    def answers(self) -> bool: ...
 
     def launch(self, plan: ServePlan) -> Launch:
         """Describe the launch; starts nothing.

@@ -1,0 +1,132 @@
+"""The worker's application: Open Inference Protocol v2 in plain FastAPI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from serving.backends.fastapi.engines import Engine, open_engine
+from serving.backends.fastapi.settings import Settings
+from serving.models.config import ModelConfig, TensorSpec
+from serving.models.repository import Model
+from serving.protocol import (
+    HEADER_LENGTH,
+    ProtocolError,
+    Tensor,
+    decode_request,
+    encode_response,
+    parse_header_length,
+)
+from serving.readiness import WORKER_HEADER
+from serving.validation import validate_inputs
+
+
+class UnknownModelError(Exception):
+    """The path names a model or version that is not served."""
+
+
+class Worker:
+    """One process's engine, made after the fork, with a bound on inferences at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.model = Model(settings.repository, settings.model)
+        self.config: ModelConfig = self.model.config
+        self.version = self.model.version
+        self._engine: Engine = open_engine(settings.engine, self.model)
+        self._limiter = CapacityLimiter(settings.inference_threads)
+        self._headers = {WORKER_HEADER: str(os.getpid())}
+
+    def require(self, name: str, version: str | None) -> None:
+        if name != self.config.name or version not in (None, str(self.version)):
+            asked = name if version is None else f"{name} version {version}"
+            served = f"{self.config.name} version {self.version}"
+            raise UnknownModelError(f"unknown model {asked!r}; this server has {served}")
+
+    async def infer(self, body: bytes, header_length: str | None) -> Response:
+        request = decode_request(body, parse_header_length(header_length))
+        inputs = validate_inputs(self.config, request.inputs)
+        # Inference blocks, so it leaves the event loop.
+        answer = await to_thread.run_sync(self._engine.run, inputs, limiter=self._limiter)
+        outputs = [Tensor(s.name, s.datatype, answer[s.name]) for s in self.config.outputs]
+        content, length = encode_response(self.config.name, self.version, request, outputs)
+        if length is None:
+            return Response(content, media_type="application/json", headers=self._headers)
+        return Response(
+            content,
+            media_type="application/octet-stream",
+            headers={**self._headers, HEADER_LENGTH: str(length)},
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "name": self.config.name,
+            "versions": [str(version) for version in self.model.versions],
+            "platform": "onnxruntime_onnx",
+            "inputs": [self._describe(spec) for spec in self.config.inputs],
+            "outputs": [self._describe(spec) for spec in self.config.outputs],
+        }
+
+    def _describe(self, spec: TensorSpec) -> dict[str, Any]:
+        shape = list(self.config.wire_dims(spec))
+        return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
+
+
+def create_app() -> FastAPI:
+    """The application that gunicorn's workers run; the engine opens at start-up, after the fork."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.worker = Worker(Settings.from_environment())
+        yield
+
+    app = FastAPI(title="infersweep FastAPI baseline", lifespan=lifespan)
+
+    @app.exception_handler(ProtocolError)
+    async def client_fault(_: Request, error: ProtocolError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, status_code=400)
+
+    @app.exception_handler(UnknownModelError)
+    async def unknown_model(_: Request, error: UnknownModelError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, status_code=404)
+
+    _add_routes(app)
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    @app.get("/v2/health/live")
+    @app.get("/v2/health/ready")
+    async def health() -> Response:
+        return Response()
+
+    @app.get("/v2")
+    async def server_metadata() -> dict[str, Any]:
+        return {"name": "infersweep-fastapi", "version": "1", "extensions": ["binary_tensor_data"]}
+
+    @app.get("/v2/models/{name}/ready")
+    @app.get("/v2/models/{name}/versions/{version}/ready")
+    async def model_ready(request: Request, name: str, version: str | None = None) -> Response:
+        request.app.state.worker.require(name, version)
+        return Response()
+
+    @app.get("/v2/models/{name}")
+    @app.get("/v2/models/{name}/versions/{version}")
+    async def model_metadata(
+        request: Request, name: str, version: str | None = None
+    ) -> dict[str, Any]:
+        worker: Worker = request.app.state.worker
+        worker.require(name, version)
+        return worker.metadata()
+
+    @app.post("/v2/models/{name}/infer")
+    @app.post("/v2/models/{name}/versions/{version}/infer")
+    async def infer(request: Request, name: str, version: str | None = None) -> Response:
+        worker: Worker = request.app.state.worker
+        worker.require(name, version)
+        return await worker.infer(await request.body(), request.headers.get(HEADER_LENGTH))
