@@ -36,7 +36,7 @@ def _read_trial(environment: Environment, **_: Any) -> None:
 
 
 @events.spawning_complete.add_listener
-def _drive(user_count: int, **_: Any) -> None:
+def _drive(**_: Any) -> None:
     gevent.spawn(_measure, InferenceUser.session)
 
 

@@ -1,0 +1,58 @@
+"""What a person sees while a sweep runs: the stage, a bar, and a line per finished trial."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from loadtest.results import Trial
+
+
+class LiveDisplay:
+    """A ``SweepListener`` for the terminal; plain lines where there is none."""
+
+    def __init__(self, console: Console, *, done: int, planned: int) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            # The display shares a CPU with the generator.
+            refresh_per_second=2,
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting", total=planned, completed=done)
+
+    def stage(self, text: str) -> None:
+        self._progress.update(self._task, description=escape(text))
+
+    def trial_done(self, trial: Trial, done: int, planned: int) -> None:
+        self._progress.update(self._task, completed=done)
+        rate = trial.outcomes["ok"] / trial.window_s * trial.rows_per_request
+        colour = "green" if trial.verdict == "VALID" else "red"
+        why = f": {'; '.join(trial.reasons)}" if trial.reasons else ""
+        self._progress.console.print(
+            f"{done}/{planned} {escape(trial.backend)} concurrency {trial.concurrency} "
+            f"repeat {trial.repeat}: {rate:.1f} inferences/s [{colour}]{trial.verdict}[/]"
+            f"{escape(why)}",
+            highlight=False,
+        )
+
+    def backend_excluded(self, label: str, reason: str) -> None:
+        self._progress.console.print(f"[red]{escape(label)} is left out: {escape(reason)}[/]")
+
+    def __enter__(self) -> LiveDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()

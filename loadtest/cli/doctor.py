@@ -1,0 +1,104 @@
+"""``infersweep doctor``: what this machine has, what it lacks, and what that costs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from serving.backends.triton.locate import locate
+from serving.session import loadable_providers
+
+from serving.errors import InfersweepError
+from serving.host import cpu_budget, cpu_model, format_cpus, gpus, memory_bytes
+from serving.models.repository import list_models
+
+NAME = "doctor"
+EXAMPLES = "Example: `infersweep doctor`"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Attributes: ``cost`` is what the user cannot do without it; empty when all is well."""
+
+    what: str
+    found: str
+    cost: str = ""
+
+
+def run() -> int:
+    """Print what was found; changes nothing."""
+    table = Table("part", "found", "what its absence costs")
+    for finding in findings():
+        table.add_row(
+            finding.what, finding.found, finding.cost, style="yellow" if finding.cost else None
+        )
+    Console().print(table)
+    return 0
+
+
+def findings() -> Iterator[Finding]:
+    """Everything worth knowing before a run, most important first."""
+    budget = cpu_budget()
+    few = (
+        "server and generator share a CPU: latencies are upper bounds" if budget.usable < 2 else ""
+    )
+    yield Finding(
+        "CPUs",
+        f"{budget.usable} usable ({format_cpus(budget.ids)}) from {budget.source}; {cpu_model()}",
+        few,
+    )
+    yield Finding("memory", f"{memory_bytes() / 1e9:.1f} GB")
+    yield _gpus()
+    yield from _providers()
+    yield _triton()
+    for model in list_models():
+        missing = "" if model.is_built else "built when first used, which needs a network"
+        yield Finding(f"model {model.name}", "built" if model.is_built else "not built", missing)
+    yield _docker()
+    yield _program("prometheus", "no live charts while a run goes on; results are complete")
+
+
+def _gpus() -> Finding:
+    survey = gpus()
+    if not survey.gpus:
+        return Finding("GPUs", f"none ({survey.why_none})", "CPU execution only")
+    names = ", ".join(f"{gpu.name} ({gpu.memory_bytes / 1e9:.0f} GB)" for gpu in survey.gpus)
+    return Finding("GPUs", f"{names}; driver {survey.gpus[0].driver}")
+
+
+def _providers() -> Iterator[Finding]:
+    for name, fault in loadable_providers().items():
+        yield Finding(f"provider {name}", fault or "loads", "cannot be used" if fault else "")
+
+
+def _triton() -> Finding:
+    try:
+        found = locate()
+    except InfersweepError as error:
+        return Finding("Triton", error.what, f"no triton backend. {error.hint}")
+    return Finding("Triton", f"{found}")
+
+
+def _docker() -> Finding:
+    cost = "no container image of Triton, no compose stack"
+    if not shutil.which("docker"):
+        return Finding("Docker", "not installed", cost)
+    answer = subprocess.run(
+        ["docker", "version", "--format", "{{.Server.Version}}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode != 0:
+        return Finding("Docker", "client only, no daemon answers", cost)
+    return Finding("Docker", f"daemon {answer.stdout.strip()}")
+
+
+def _program(name: str, cost: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(name, str(Path(path)) if path else "not on PATH", "" if path else cost)

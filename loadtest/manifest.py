@@ -1,0 +1,86 @@
+"""The manifest: what this machine is and what exactly will be run on it."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from loadtest.payload import payloads_from
+from loadtest.results import Machine, Manifest, Settings, Wire
+from serving.host import cpu_budget, cpu_model, gpus, memory_bytes
+from serving.models.repository import Model
+from serving.models.samples import samples_for
+from serving.parity import Reference
+
+_PACKAGES = (
+    *("onnxruntime-gpu", "onnxruntime", "torch", "locust", "fastapi", "gunicorn", "uvicorn"),
+    *("granian", "tritonclient", "numpy", "hdrhistogram"),
+)
+
+
+def describe_machine() -> Machine:
+    budget = cpu_budget()
+    return Machine(
+        hostname=socket.gethostname(),
+        os=_os_name(),
+        python=platform.python_version(),
+        cpu_model=cpu_model(),
+        usable_cpus=budget.usable,
+        cpu_source=budget.source,
+        memory_bytes=memory_bytes(),
+        gpus=tuple(gpu.name for gpu in gpus().gpus),
+    )
+
+
+def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
+    """The manifest of a run that starts now."""
+    sample = samples_for(model)[0]
+    payload = payloads_from(model, Reference((sample,), ({},)))[0]
+    return Manifest(
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=command,
+        infersweep_version=version("infersweep"),
+        commit=_commit(),
+        machine=describe_machine(),
+        versions=dict(_versions()),
+        settings=settings,
+        model_version=model.version,
+        model_sha256=model.sha256(),
+        wire=Wire(request_bytes=len(payload.body)),
+    )
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in _PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            continue
+
+
+def _os_name() -> str:
+    try:
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, Linux {platform.release()}"
+    except OSError:
+        return f"{platform.system()} {platform.release()}"
+
+
+def _commit() -> str | None:
+    """The checkout's commit, ``None`` outside one; ``+`` marks uncommitted changes."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
