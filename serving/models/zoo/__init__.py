@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from serving.models.zoo import face_detector, image_classifier
 from serving.models.zoo.entry import ZooEntry
 
-ENTRIES: Mapping[str, ZooEntry] = {}
+ENTRIES: Mapping[str, ZooEntry] = {
+    entry.name: entry for entry in (image_classifier.ENTRY, face_detector.ENTRY)
+}

@@ -1,0 +1,32 @@
+# Two commands do everything: `make compare` and `make test`. Both set up .venv at the first run.
+PYTHON ?= python3
+MODEL ?= image_classifier
+BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
+RUN := .venv/bin
+
+.PHONY: compare test check setup format clean
+
+compare: .venv/.ready
+	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
+
+test: .venv/.ready
+	@$(RUN)/python -m pytest $(ARGS)
+
+check: .venv/.ready
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/python -m pytest tests/unit/test_layers.py
+
+format: .venv/.ready
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+setup: .venv/.ready
+
+.venv/.ready: bootstrap.py pyproject.toml constraints.txt
+	@$(PYTHON) bootstrap.py
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

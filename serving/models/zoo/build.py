@@ -1,0 +1,98 @@
+"""Build a model of the zoo: fetch weights, write ``model.onnx``, see that answers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from serving.errors import ModelError
+from serving.models.inspection import differences, inspect
+from serving.models.repository import MODEL_FILE, Model
+from serving.models.weights import fetch
+from serving.models.zoo import ENTRIES
+from serving.models.zoo.entry import ZooEntry
+from serving.protocol import Array
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_VERSION = "1"
+
+
+def ensure_built(model: Model, progress: Callable[[str], None]) -> None:
+    """Build ``model`` unless it is there.
+
+    Raises:
+        ModelError: it is not in the zoo and has no file, or its answers are wrong.
+        FetchError: its weights could not be fetched.
+    """
+    if model.is_built:
+        return
+    if model.name not in ENTRIES:
+        raise ModelError(
+            f"model {model.name!r} has no {MODEL_FILE} and is not in the zoo",
+            hint=f"Put your file at {model.folder / _VERSION / MODEL_FILE}.",
+        )
+    build(ENTRIES[model.name], model, progress)
+
+
+def build(entry: ZooEntry, model: Model, progress: Callable[[str], None]) -> None:
+    """Write version 1 of ``model``; nothing is left behind when a check fails.
+
+    Raises:
+        ModelError: graph and configuration disagree, or an answer is wrong.
+        FetchError: the weights could not be fetched.
+    """
+    weights = fetch(entry.weights, progress)
+    progress(f"building {entry.name}: {entry.summary}")
+    target = model.folder / _VERSION / MODEL_FILE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    try:
+        entry.build(weights, part)
+        _require_right(entry, model, part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_torch_module(name: str) -> nn.Module:
+    """The zoo model ``name`` as a PyTorch module in eval mode.
+
+    Raises:
+        ModelError: it exists as ONNX only, or is not in the zoo.
+    """
+    entry = ENTRIES.get(name)
+    if entry is None or entry.torch_module is None:
+        raise ModelError(
+            f"model {name!r} exists as ONNX only", hint="Serve it with another engine."
+        )
+    return entry.torch_module(fetch(entry.weights, lambda _: None))
+
+
+def _require_right(entry: ZooEntry, model: Model, file: Path) -> None:
+    found = differences(inspect(file), model.config)
+    if found:
+        raise ModelError(
+            f"{model.name}: graph and config.pbtxt disagree: {'; '.join(found)}",
+            hint="Mend config.pbtxt.",
+        )
+    for name, inputs in entry.samples().items():
+        fault = entry.fault(name, _run(file, model, inputs))
+        if fault:
+            raise ModelError(
+                f"{model.name} answers wrongly: {fault}",
+                hint="The weights or the runtime are not those that were pinned.",
+            )
+
+
+def _run(file: Path, model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """A bare session: the checked file is not in the repository yet."""
+    import onnxruntime  # noqa: PLC0415  (only a build needs it here)
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(file), options, ["CPUExecutionProvider"])
+    names = [spec.name for spec in model.config.outputs]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))

@@ -1,0 +1,99 @@
+"""Data moves downward: a module imports only what stands above it, or in its own package."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+ORDER = (
+    "serving.protocol",
+    "serving.models",
+    "serving.validation",
+    "serving.session",
+    "serving.batching",
+    "serving.metrics",
+    "serving.process",
+    "serving.readiness",
+    "serving.parity",
+    "serving.backends",
+    "serving.deployment",
+    "loadtest.results",
+    "loadtest.recorder",
+    "loadtest.payload",
+    "loadtest.connection",
+    "loadtest.trial",
+    "loadtest.users",
+    "loadtest.locustfile",
+    "loadtest.analysis",
+    "loadtest.runner",
+    "loadtest.sweep",
+    "loadtest.manifest",
+    "loadtest.summary",
+    "loadtest.report",
+    "loadtest.cli",
+)
+ANYWHERE = ("serving.errors", "serving.host")
+ALONE = ("serving.exec_pinned",)
+LEAVES = ("loadtest.cli", "loadtest.locustfile")
+
+
+def _modules() -> list[tuple[str, Path]]:
+    files = [*ROOT.glob("serving/**/*.py"), *ROOT.glob("loadtest/**/*.py")]
+    return [
+        (".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), file)
+        for file in files
+        if file.read_text().strip()
+    ]
+
+
+def _layer(module: str) -> str | None:
+    """The entry of ORDER that ``module`` belongs to."""
+    for layer in (*ORDER, *ANYWHERE, *ALONE):
+        if module == layer or module.startswith(layer + "."):
+            return layer
+    return None
+
+
+def _imports(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name for name in found if name.split(".")[0] in ("serving", "loadtest")}
+
+
+def _violations(module: str, imported: set[str]) -> list[str]:
+    own = _layer(module)
+    wrong = []
+    for name in imported:
+        layer = _layer(name)
+        if layer in ANYWHERE or layer == own:
+            continue
+        if own in ANYWHERE or layer is None or own is None:
+            wrong.append(name)
+        elif layer in LEAVES or ORDER.index(layer) > ORDER.index(own):
+            wrong.append(name)
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("module", "file"), _modules(), ids=lambda v: str(v) if "/" not in str(v) else ""
+)
+def test_imports_only_what_stands_above(module: str, file: Path) -> None:
+    if module in ("serving", "loadtest"):
+        assert not _imports(file)
+        return
+    assert _layer(module), f"{module} has no place in ORDER"
+    assert not _violations(module, _imports(file))
+
+
+def test_a_violation_is_found() -> None:
+    assert _violations("serving.protocol", {"serving.backends.null"})
+    assert _violations("serving.process", {"loadtest.results.Trial"})
+    assert not _violations("loadtest.sweep", {"serving.errors.LoadError"})
