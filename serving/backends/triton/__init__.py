@@ -1,0 +1,152 @@
+"""NVIDIA Triton: the real server, from wherever this machine can have it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from serving.backends.base import Launch, ServePlan
+from serving.backends.triton.container import WARNING, container_command, image
+from serving.backends.triton.locate import (
+    PROGRAM,
+    Launcher,
+    Source,
+    find_launcher,
+    native_backends,
+    native_version,
+)
+from serving.backends.triton.wheel import (
+    PACKAGE,
+    PACKAGE_VERSION,
+    ensure_triton,
+    installed_onnxruntime,
+)
+from serving.errors import ModelError
+from serving.process import free_port
+
+
+@dataclass(frozen=True)
+class TritonBackend:
+    name: str = "triton"
+    summary: str = "NVIDIA Triton Inference Server, with or without Docker"
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    answers: bool = True
+
+    def launch(self, plan: ServePlan) -> Launch:
+        """One server; its model instances and batching are those of ``config.pbtxt``.
+
+        The wheel is fetched here when it is the launcher and was not fetched before.
+
+        Raises:
+            MachineError: no Triton can run here.
+            FetchError: the wheel is the launcher and could not be fetched.
+            ModelError: the model asks for a GPU and the wheel's server is the launcher.
+        """
+        launcher = find_launcher(os.environ)
+        if launcher.source is Source.WHEEL:
+            return _from_wheel(plan)
+        if launcher.source is Source.CONTAINER:
+            facts = {
+                "launcher": f"{launcher.source.value} ({image()})",
+                "server version": "the image's",
+            }
+            argv = (*container_command(plan), PROGRAM)
+            return _launch(plan, argv, facts=facts, warnings=(WARNING,))
+        return _from_installed(plan, launcher)
+
+
+def _from_wheel(plan: ServePlan) -> Launch:
+    if plan.model.config.accelerator == "gpu":
+        raise ModelError(
+            f"model {plan.model.name!r} asks for a GPU, and Triton from the wheel serves on CPUs",
+            hint="Use KIND_CPU, or set INFERSWEEP_TRITON=container.",
+        )
+    found = ensure_triton(lambda line: print(line, file=sys.stderr))  # noqa: T201
+    versions = found.versions
+    package, _ = installed_onnxruntime()
+    return _launch(
+        plan,
+        (str(found.program),),
+        backends=found.backends,
+        env=found.environment,
+        facts={
+            "launcher": f"{Source.WHEEL.value} ({PACKAGE} {PACKAGE_VERSION})",
+            "server version": versions["tritonserver"],
+            "onnxruntime backend": "python-based (wheel)",
+            "engine": f"ONNX Runtime {versions[package]}",
+            "numpy of the stub": versions["numpy"],
+        },
+    )
+
+
+def _from_installed(plan: ServePlan, launcher: Launcher) -> Launch:
+    program = launcher.program or Path(PROGRAM)
+    return _launch(
+        plan,
+        (str(program),),
+        backends=native_backends(program),
+        facts={
+            "launcher": f"{launcher.source.value} ({program})",
+            "server version": native_version(program),
+        },
+    )
+
+
+def _launch(
+    plan: ServePlan,
+    program: tuple[str, ...],
+    *,
+    facts: Mapping[str, str],
+    backends: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    warnings: tuple[str, ...] = (),
+) -> Launch:
+    config = plan.model.config
+    grpc_port, metrics_port = _more_ports(plan)
+    threads = max(1, len(plan.cpus))
+    return Launch(
+        label=plan.label,
+        url=plan.url,
+        argv=(
+            *program,
+            f"--model-repository={plan.model.root.resolve()}",
+            *("--model-control-mode=explicit", f"--load-model={plan.model.name}"),
+            "--disable-auto-complete-config",
+            *(f"--http-address={plan.host}", f"--http-port={plan.port}"),
+            # Its default of 8 threads would contend for the few CPUs that the server is given.
+            f"--http-thread-count={threads}",
+            *(f"--grpc-address={plan.host}", f"--grpc-port={grpc_port}"),
+            *(f"--metrics-address={plan.host}", f"--metrics-port={metrics_port}"),
+            # Below the grace that a stopping process is given before it is killed.
+            "--exit-timeout-secs=5",
+            *((f"--backend-directory={backends}",) if backends else ()),
+        ),
+        env=env or {},
+        facts={
+            "onnxruntime backend": "native",
+            **facts,
+            "instances": str(config.instances),
+            "intra-op threads per instance": str(config.intra_op_threads),
+            "HTTP threads": str(threads),
+        },
+        warnings=warnings,
+        metrics_url=f"http://{plan.host}:{metrics_port}/metrics",
+        ready_within_s=120.0,
+    )
+
+
+def _more_ports(plan: ServePlan) -> tuple[int, int]:
+    """Two free ports besides the plan's; nothing holds a free port, so it may be found twice."""
+    ports = {plan.port: None}
+    while len(ports) < 3:
+        ports[free_port(plan.host)] = None
+    _, first, second = ports
+    return first, second
+
+
+BACKEND = TritonBackend()
+__all__ = ["BACKEND", "ensure_triton", "find_launcher"]
