@@ -93,10 +93,8 @@ def shared_memory_warnings(free_bytes: int) -> tuple[str, ...]:
     """The stub exchanges tensors through shared memory, which containers often keep small."""
     if free_bytes >= AMPLE_SHARED_MEMORY_BYTES:
         return ()
-    return (
-        f"{SHARED_MEMORY} has {free_bytes / 1e6:.0f} MB free: Triton from the wheel may fail with "
-        "large tensors; in Docker, raise --shm-size",
-    )
+    free = f"{SHARED_MEMORY} has {free_bytes / 1e6:.0f} MB free"
+    return (f"{free}: Triton's stub may fail with large tensors; in Docker, raise --shm-size",)
 
 
 def _from_installed(plan: ServePlan, launcher: Launcher) -> Launch:
