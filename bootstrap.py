@@ -3,7 +3,6 @@
 Standard library only, and written so that an old Python can still read it and say that it is old.
 """
 
-from __future__ import print_function
 
 import os
 import shutil

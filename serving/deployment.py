@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from serving.backends import resolve, triton
 from serving.backends.base import Launch, ServePlan
+from serving.backends.triton.locate import Source, find_launcher
 from serving.backends.triton.wheel import ensure_triton
 from serving.models.repository import Model, place
 from serving.process import RunningProcess, free_port
@@ -117,7 +119,8 @@ def fetch_needed(labels: Sequence[str], progress: Callable[[str], None]) -> None
         FetchError: the download failed.
         MachineError: the machine cannot run it.
     """
-    if any(resolve(label)[0] is triton.BACKEND for label in labels):
+    wants_triton = any(resolve(label)[0] is triton.BACKEND for label in labels)
+    if wants_triton and find_launcher(os.environ).source is Source.WHEEL:
         ensure_triton(progress)
 
 

@@ -78,6 +78,12 @@ def open_session(model: Model, *, intra_op_threads: int | None = None) -> Sessio
     return Session(config, session)
 
 
+def runtime_version() -> str:
+    """ONNX Runtime's own version, whichever of its packages is installed."""
+    version: str = onnxruntime.__version__
+    return version
+
+
 def require_provider(name: str) -> str:
     """``name`` itself.
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from serving.models.zoo.build import ensure_built
 
 from loadtest.cli.options import (
     DEFAULT_BACKENDS,
@@ -23,6 +22,7 @@ from serving.deployment import Placement, fetch_needed, running
 from serving.errors import ParityError
 from serving.host import cpu_budget
 from serving.models.repository import find_model
+from serving.models.zoo.build import ensure_built
 from serving.parity import ParityResult, check_parity, reference_for
 
 NAME = "check"

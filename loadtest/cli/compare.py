@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from serving.models.zoo.build import ensure_built
 
 from loadtest.cli.display import LiveDisplay
 from loadtest.cli.options import (
@@ -34,6 +33,7 @@ from serving.deployment import fetch_needed
 from serving.errors import INTERRUPTED_EXIT_CODE, LoadError, ResultsError
 from serving.host import cpu_budget, parse_cpus, split_cpus
 from serving.models.repository import Model, find_model
+from serving.models.zoo.build import ensure_built
 
 NAME = "compare"
 EXAMPLES = (
@@ -41,7 +41,8 @@ EXAMPLES = (
     "`infersweep compare --model face_detector --backends triton,onnxruntime --quick --out X` · "
     "`infersweep compare --backends onnxruntime,remote:http://127.0.0.1:8000`"
 )
-QUICK = {"concurrency": "1,4", "duration": 2.0}
+QUICK_CONCURRENCY, CONCURRENCY = "1,4", "1,2,4,8"
+QUICK_DURATION_S, DURATION_S = 2.0, 4.0
 
 
 def run(
@@ -84,10 +85,15 @@ def run(
         model=model,
         backends=labels,
         concurrency=parse_counts(
-            concurrency or (QUICK["concurrency"] if quick else "1,2,4,8"), "--concurrency"
+            concurrency or (QUICK_CONCURRENCY if quick else CONCURRENCY), "--concurrency"
         ),
         duration_s=require_positive(
-            duration or (QUICK["duration"] if quick else 4.0), "--duration"
+            DURATION_S
+            if duration is None and not quick
+            else QUICK_DURATION_S
+            if duration is None
+            else duration,
+            "--duration",
         ),
         repeats=int(require_positive(repeats, "--repeats")),
         timeout_s=require_positive(timeout, "--timeout"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from serving.backends.triton.locate import locate
-from serving.session import loadable_providers
 
+from serving.backends.triton.container import image
+from serving.backends.triton.locate import Source, find_launcher
+from serving.backends.triton.wheel import PACKAGE, installation, is_complete
 from serving.errors import InfersweepError
 from serving.host import cpu_budget, cpu_model, format_cpus, gpus, memory_bytes
 from serving.models.repository import list_models
+from serving.session import loadable_providers
 
 NAME = "doctor"
 EXAMPLES = "Example: `infersweep doctor`"
@@ -78,10 +81,14 @@ def _providers() -> Iterator[Finding]:
 
 def _triton() -> Finding:
     try:
-        found = locate()
+        launcher = find_launcher(os.environ)
     except InfersweepError as error:
         return Finding("Triton", error.what, f"no triton backend. {error.hint}")
-    return Finding("Triton", f"{found}")
+    if launcher.source is not Source.WHEEL:
+        return Finding("Triton", f"{launcher.source.value}: {launcher.program or image()}")
+    if is_complete(installation()):
+        return Finding("Triton", f"wheel {PACKAGE}, fetched: {installation().folder}")
+    return Finding("Triton", f"wheel {PACKAGE}", "fetched when first used, which needs a network")
 
 
 def _docker() -> Finding:

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from serving.models.zoo.build import ensure_built
 
 from loadtest.cli.options import DEFAULT_REPOSITORY, RepositoryOption
 from serving.models.repository import find_model, list_models
 from serving.models.zoo import ENTRIES
+from serving.models.zoo.build import ensure_built
 
 app = typer.Typer(help="List and build the models of the repository.", no_args_is_help=True)
 

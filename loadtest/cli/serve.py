@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from serving.models.zoo.build import ensure_built
 
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
@@ -21,6 +20,7 @@ from serving.deployment import Placement, fetch_needed, running
 from serving.errors import ServerError, UsageError
 from serving.host import cpu_budget, parse_cpus
 from serving.models.repository import find_model
+from serving.models.zoo.build import ensure_built
 from serving.process import require_free_port
 
 NAME = "serve"

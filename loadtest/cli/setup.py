@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Console
-from serving.models.zoo.build import ensure_built
 
 from serving.deployment import fetch_needed
 from serving.models.repository import list_models
+from serving.models.zoo.build import ensure_built
 
 NAME = "setup"
 EXAMPLES = "Example: `infersweep setup`"

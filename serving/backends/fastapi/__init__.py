@@ -9,9 +9,10 @@ from importlib.metadata import version
 from types import MappingProxyType
 
 from serving.backends.base import Launch, ServePlan
-from serving.backends.fastapi.settings import ENVIRONMENT_PREFIX, Settings
+from serving.backends.fastapi.settings import Settings
 from serving.errors import ModelError, UsageError
 from serving.models.zoo import ENTRIES
+from serving.session import runtime_version
 
 ENGINES: Mapping[str, str] = MappingProxyType(
     {"onnxruntime": "the same model.onnx (default)", "torch": "PyTorch eager, inference mode"}
@@ -78,10 +79,7 @@ class FastApiBackend:
 def _engine_version(engine: str) -> str:
     if engine == "torch":
         return f"PyTorch {version('torch')} eager"
-    import onnxruntime  # noqa: PLC0415  (heavy; its package name differs between builds)
-
-    return f"ONNX Runtime {onnxruntime.__version__}"
+    return f"ONNX Runtime {runtime_version()}"
 
 
 BACKEND = FastApiBackend()
-__all__ = ["BACKEND", "ENGINES", "ENVIRONMENT_PREFIX"]
