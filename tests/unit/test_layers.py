@@ -75,7 +75,8 @@ def _violations(module: str, imported: set[str]) -> list[str]:
         layer = _layer(name)
         if layer in ANYWHERE or layer == own:
             continue
-        if own in ANYWHERE or layer is None or own is None or layer in LEAVES or ORDER.index(layer) > ORDER.index(own):
+        unplaced = own in ANYWHERE or layer is None or own is None
+        if unplaced or layer in LEAVES or ORDER.index(layer) > ORDER.index(own):
             wrong.append(name)
     return wrong
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import httptools
 import numpy as np
@@ -112,11 +113,14 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        # uvloop's transports do not derive from asyncio's classes.
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            raise
         except httptools.HttpParserError:
             self._transport.close()
 
@@ -140,7 +144,6 @@ class Connection(asyncio.Protocol):
         reply = self._replies.answer(
             self._parser.get_method(), self._path, self._header_length, body
         )
-        assert isinstance(self._transport, asyncio.WriteTransport)
         self._transport.write(reply)
         if not self._parser.should_keep_alive():
             self._transport.close()
