@@ -54,7 +54,7 @@ def latency_against_throughput(backends: Sequence[BackendSummary]) -> go.Figure:
             hovertemplate="concurrency %{text}: %{x:.1f}/s, %{y:.2f} ms",
             **_style(number, backend, points),
         )
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(type="log", dtick="D2")
     return figure
 
 
@@ -100,7 +100,7 @@ def percentiles(backends: Sequence[BackendSummary]) -> go.Figure:
             hovertemplate="%{x}: %{y:.2f} ms",
             **_style(number, backend, ()),
         )
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(type="log", dtick="D2")
     return figure
 
 

@@ -1,0 +1,71 @@
+"""Prepared requests, and how a reply is told right from wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loadtest.payload import Payload, ReplyChecker, payloads_from, read_payloads, write_payloads
+from serving.models.repository import Model
+from serving.parity import reference_for
+from serving.protocol import InferRequest, Tensor, decode_request, encode_response
+
+RIGHT = np.arange(10, dtype=np.float32).reshape(1, 10)
+PAYLOAD = Payload(b"", None, {"y": Tensor.of("y", RIGHT)})
+
+
+def reply(array: np.ndarray, name: str = "y", *, binary: bool = True) -> tuple[bytes, int | None]:
+    request = InferRequest((), binary_default=binary)
+    return encode_response("m", 1, request, [Tensor.of(name, array)])
+
+
+def test_right_replies_are_right_the_first_time_and_the_hundredth() -> None:
+    checker = ReplyChecker(PAYLOAD, values_every=10)
+    assert all(checker.is_right(*reply(RIGHT)) for _ in range(100))
+    assert ReplyChecker(PAYLOAD).is_right(*reply(RIGHT, binary=False))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(
+    ("array", "name"),
+    [
+        (RIGHT, "z"),
+        (RIGHT.astype(np.float64), "y"),
+        (RIGHT.reshape(10, 1), "y"),
+        (RIGHT[:, :9], "y"),
+    ],
+)
+def test_name_datatype_and_shape_are_checked_on_every_reply(
+    array: np.ndarray, name: str, binary: bool
+) -> None:
+    checker = ReplyChecker(PAYLOAD, values_every=0)
+    assert not any(checker.is_right(*reply(array, name, binary=binary)) for _ in range(3))
+
+
+def test_a_shortened_body_is_wrong_even_when_its_header_is_known() -> None:
+    checker = ReplyChecker(PAYLOAD, values_every=0)
+    body, length = reply(RIGHT)
+    assert checker.is_right(body, length)
+    assert not checker.is_right(body[:-4], length)
+    assert not checker.is_right(b"", 0)
+    assert not checker.is_right(b"not json", None)
+
+
+def test_values_are_checked_on_the_first_and_every_nth_reply() -> None:
+    checker = ReplyChecker(PAYLOAD, values_every=5)
+    found = [checker.is_right(*reply(RIGHT + 1)) for _ in range(10)]
+    assert found == [False, True, True, True, True] * 2
+
+
+def test_payloads_survive_their_files(tiny: Model, tmp_path: Path) -> None:
+    reference = reference_for(tiny)
+    written = payloads_from(tiny, reference)
+    write_payloads(tmp_path, written)
+    back = read_payloads(tmp_path)
+    assert len(back) == len(reference.samples)
+    for payload, sample, answer in zip(back, reference.samples, reference.answers, strict=True):
+        sent = decode_request(payload.body, payload.header_length).inputs[0].array
+        np.testing.assert_array_equal(sent, sample.inputs["x"])
+        np.testing.assert_array_equal(payload.expected["y"].array, answer["y"])
