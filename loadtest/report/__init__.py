@@ -1,4 +1,4 @@
-"""The page that a person reads: figures and a table, made from ``summary.json`` alone."""
+"""The report: one page, derived from summary.json and from nothing else."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from loadtest.results import ResultsFolder
 
 
 def write_report(folder: ResultsFolder) -> Path:
-    """Write ``report.html`` and return its path.
+    """Write report.html and return its path.
 
     Raises:
-        ResultsError: there is no summary, or it is damaged.
+        ResultsError: summary.json is missing or damaged.
     """
     page = render(folder.read_summary())
-    folder.report.write_text(page, encoding="utf-8")
+    temporary = folder.report.with_name(f".{folder.report.name}.part")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(folder.report)
     return folder.report

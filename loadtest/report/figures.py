@@ -1,136 +1,235 @@
-"""Figures of a summary. Each backend keeps one colour; an INVALID point is hollow."""
+"""Summary to Plotly figures. Pure; one colour and one symbol per backend, in all of them.
+
+Backgrounds are transparent and the neutral colours are left to the page, which knows whether it is
+shown light or dark.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from loadtest.results import BackendSummary, Percentiles, Point, Summary
+from loadtest.report.numbers import milliseconds, percentile, percentile_name, rate
+from loadtest.results import BackendSummary, Point, Summary
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart."""
+SHOWN = ("p50", "p90", "p95", "p99")
+COLOURS = ("#0077bb", "#dd6b20", "#009988", "#c2317f", "#8a6fd1", "#8c7326", "#6b7785")
+"""Apart for the colour-blind; each has a contrast of 3 or more on the light and dark page."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon")
+NEUTRAL = "#7a828c"
 
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
-QUANTILES = (("p50", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("p99_9", "p99.9"))
+
+@dataclass(frozen=True)
+class Style:
+    colour: str
+    symbol: str
 
 
-def figures(summary: Summary) -> dict[str, go.Figure]:
-    """Title to figure, in the order of the page."""
-    shown = [backend for backend in summary.backends if backend.points]
+def styles(summary: Summary) -> dict[str, Style]:
+    """By label; excluded backends keep their place, so a rerun has the same colours."""
     return {
-        "Throughput against latency": latency_against_throughput(shown),
-        "Throughput against concurrency": throughput_against_concurrency(shown),
-        "Latency percentiles": percentiles(shown),
+        backend.label: Style(COLOURS[i % len(COLOURS)], SYMBOLS[i % len(SYMBOLS)])
+        for i, backend in enumerate(summary.backends)
     }
 
 
-def common_quantile(backends: Sequence[BackendSummary]) -> tuple[str, str]:
-    """The highest quantile that every measured point has enough samples for, as field and word."""
-    points = [p for b in backends for p in b.points if p.inferences_per_s is not None]
-    for field, word in (("p99", "p99"), ("p95", "p95"), ("p90", "p90")):
-        if all(getattr(point.response_time_ms, field) is not None for point in points):
-            return field, word
-    return "p50", "p50"
+def drawn(backend: BackendSummary) -> list[Point]:
+    """The points that have a rate; one without a VALID repeat has none."""
+    return [point for point in backend.points if point.inferences_per_s is not None]
 
 
-def latency_against_throughput(backends: Sequence[BackendSummary]) -> go.Figure:
-    """Inferences per second (right is better) against response time (low is better)."""
-    field, word = common_quantile(backends)
-    figure = _figure("inferences per second", f"{word} response time (ms)")
-    for number, backend in enumerate(backends):
-        points = [
-            point
-            for point in backend.points
-            if point.inferences_per_s is not None
-            and getattr(point.response_time_ms, field) is not None
-        ]
-        figure.add_scatter(
-            x=[point.inferences_per_s for point in points],
-            y=[getattr(point.response_time_ms, field) for point in points],
-            text=[str(point.concurrency) for point in points],
-            textposition="top center",
-            mode="lines+markers+text",
-            hovertemplate="concurrency %{text}: %{x:.1f}/s, %{y:.2f} ms",
-            **_style(number, backend, points),
-        )
-    figure.update_yaxes(type="log", dtick="D2")
-    return figure
+def common_percentile(summary: Summary) -> str:
+    """The highest percentile up to p99 that every VALID point has samples for."""
+    points = [point for backend in summary.backends for point in drawn(backend)]
+    points = [point for point in points if point.verdict == "VALID"] or points
+    for field in reversed(SHOWN):
+        if all(percentile(point.response_time_ms, field) is not None for point in points):
+            return field
+    return SHOWN[0]
 
 
-def throughput_against_concurrency(backends: Sequence[BackendSummary]) -> go.Figure:
-    """Median over repeats, with their lowest and highest as error bars."""
-    figure = _figure("concurrency", "inferences per second")
-    for number, backend in enumerate(backends):
-        points = [point for point in backend.points if point.inferences_per_s_range is not None]
-        rates = [point.inferences_per_s or 0.0 for point in points]
-        ranges = [point.inferences_per_s_range or (0.0, 0.0) for point in points]
-        figure.add_scatter(
-            x=[str(point.concurrency) for point in points],
-            y=rates,
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [high - rate for rate, (_, high) in zip(rates, ranges, strict=True)],
-                "arrayminus": [rate - low for rate, (low, _) in zip(rates, ranges, strict=True)],
-            },
-            mode="lines+markers",
-            hovertemplate="concurrency %{x}: %{y:.1f}/s",
-            **_style(number, backend, points),
-        )
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(rangemode="tozero")
-    return figure
-
-
-def percentiles(backends: Sequence[BackendSummary]) -> go.Figure:
-    """Percentiles of the response time at each concurrency, on a logarithmic axis."""
-    figure = _figure("percentile, by concurrency", "response time (ms)")
-    for number, backend in enumerate(backends):
-        cells = [
-            (str(point.concurrency), word, value)
-            for point in backend.points
-            for field, word in QUANTILES
-            if (value := _value(point.response_time_ms, field)) is not None
-        ]
-        figure.add_scatter(
-            x=[[f"{concurrency} users" for concurrency, _, _ in cells], [w for _, w, _ in cells]],
-            y=[value for _, _, value in cells],
-            mode="markers",
-            hovertemplate="%{x}: %{y:.2f} ms",
-            **_style(number, backend, ()),
-        )
-    figure.update_yaxes(type="log", dtick="D2")
-    return figure
-
-
-def _value(percentiles_ms: Percentiles, field: str) -> float | None:
-    value: float | None = getattr(percentiles_ms, field)
-    return value
-
-
-def _figure(x: str, y: str) -> go.Figure:
+def throughput_against_latency(summary: Summary) -> go.Figure:
+    """Inferences per second against response time, a line per backend through its concurrencies."""
+    field = common_percentile(summary)
+    name = percentile_name(field)
     figure = go.Figure()
+    shown: list[float] = []
+    for backend, style in _styled(summary):
+        points = [p for p in drawn(backend) if percentile(p.response_time_ms, field) is not None]
+        heights = [percentile(p.response_time_ms, field) or 0.0 for p in points]
+        shown += heights
+        figure.add_trace(
+            go.Scatter(
+                x=[p.inferences_per_s for p in points],
+                y=heights,
+                mode="lines+markers+text",
+                text=[_point_label(p) for p in points],
+                textposition="top center",
+                textfont={"size": 11},
+                hovertext=[
+                    f"<b>{escape(backend.label)}</b>, concurrency {p.concurrency}, {p.verdict}<br>"
+                    f"{rate(p.inferences_per_s)} inferences/s<br>{name} {milliseconds(height)} ms"
+                    for p, height in zip(points, heights, strict=True)
+                ],
+                hoverinfo="text",
+                cliponaxis=False,
+                **_look(backend.label, style, points),
+            )
+        )
+    _lay_out(figure, height=460)
+    figure.update_xaxes(title="Throughput (inferences/s)", rangemode="tozero")
+    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **_log_axis(shown, 1.35))
+    return figure
+
+
+def latency_percentiles(summary: Summary) -> go.Figure:
+    """Response time percentiles, a panel per concurrency with one common axis."""
+    levels = sorted({p.concurrency for b in summary.backends for p in drawn(b)})
+    columns = 1 if len(levels) < 2 else 2
+    rows = max(1, math.ceil(len(levels) / columns))
+    figure = make_subplots(
+        rows=rows,
+        cols=columns,
+        shared_yaxes=True,
+        subplot_titles=[f"Concurrency {level}" for level in levels],
+        horizontal_spacing=0.04,
+        vertical_spacing=0.2 / rows,
+    )
+    shown: list[float] = []
+    for index, level in enumerate(levels):
+        for backend, style in _styled(summary):
+            points = [p for p in drawn(backend) if p.concurrency == level]
+            for point in points:
+                values = [percentile(point.response_time_ms, field) for field in SHOWN]
+                shown += [value for value in values if value is not None]
+                figure.add_trace(
+                    _percentile_line(backend.label, style, point, values),
+                    row=index // columns + 1,
+                    col=index % columns + 1,
+                )
+    _name_once(figure)
+    _lay_out(figure, height=120 + 230 * rows)
+    # A category without any value would move to the end of its panel.
+    figure.update_xaxes(categoryorder="array", categoryarray=list(SHOWN))
+    figure.update_xaxes(range=[-0.35, len(SHOWN) - 0.65])
+    figure.update_yaxes(**_log_axis(shown, 1.15))
+    figure.update_yaxes(title="Response time (ms, log scale)", col=1)
+    figure.update_annotations(font_size=13)
+    return figure
+
+
+def throughput_against_concurrency(summary: Summary) -> go.Figure:
+    """Median inferences per second; bars from the lowest to the highest repeat."""
+    figure = go.Figure()
+    levels = sorted({p.concurrency for b in summary.backends for p in drawn(b)})
+    for backend, style in _styled(summary):
+        points = drawn(backend)
+        medians = [p.inferences_per_s or 0.0 for p in points]
+        ranges = [p.inferences_per_s_range or (m, m) for p, m in zip(points, medians, strict=True)]
+        figure.add_trace(
+            go.Scatter(
+                x=[p.concurrency for p in points],
+                y=medians,
+                mode="lines+markers",
+                error_y={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [high - m for (_, high), m in zip(ranges, medians, strict=True)],
+                    "arrayminus": [m - low for (low, _), m in zip(ranges, medians, strict=True)],
+                    "thickness": 1.5,
+                    "width": 5,
+                },
+                hovertext=[
+                    f"<b>{escape(backend.label)}</b>, concurrency {p.concurrency}, {p.verdict}<br>"
+                    f"{rate(m)} inferences/s, repeats {rate(low)} to {rate(high)}"
+                    for p, m, (low, high) in zip(points, medians, ranges, strict=True)
+                ],
+                hoverinfo="text",
+                **_look(backend.label, style, points),
+            )
+        )
+    _lay_out(figure, height=420)
+    figure.update_xaxes(title="Concurrency", type="log", tickvals=levels, ticktext=levels)
+    figure.update_yaxes(title="Throughput (inferences/s)", rangemode="tozero")
+    return figure
+
+
+def _styled(summary: Summary) -> list[tuple[BackendSummary, Style]]:
+    by_label = styles(summary)
+    return [(b, by_label[b.label]) for b in summary.backends if drawn(b)]
+
+
+def _point_label(point: Point) -> str:
+    return str(point.concurrency) + ("" if point.verdict == "VALID" else " ✕")
+
+
+def _look(label: str, style: Style, points: Sequence[Point]) -> dict[str, Any]:
+    """Name, line and markers of a trace; INVALID points are hollow."""
+    return {
+        # Plotly reads a little HTML in texts.
+        "name": escape(label),
+        "legendgroup": escape(label),
+        "line": {"color": style.colour, "width": 2},
+        "marker": {
+            "color": style.colour,
+            "size": 9,
+            "symbol": [style.symbol + ("" if p.verdict == "VALID" else "-open") for p in points],
+            "line": {"color": style.colour, "width": 2},
+        },
+    }
+
+
+def _percentile_line(
+    label: str, style: Style, point: Point, values: Sequence[float | None]
+) -> go.Scatter:
+    return go.Scatter(
+        x=list(SHOWN),
+        y=list(values),
+        mode="lines+markers",
+        hovertext=[
+            f"<b>{escape(label)}</b>, concurrency {point.concurrency}, {point.verdict}<br>"
+            f"{field} {milliseconds(value)} ms"
+            for field, value in zip(SHOWN, values, strict=True)
+        ],
+        hoverinfo="text",
+        **_look(label, style, [point] * len(SHOWN)),
+    )
+
+
+def _name_once(figure: go.Figure) -> None:
+    """One legend entry per backend, though each panel has a trace of it."""
+    seen: set[str] = set()
+    for trace in figure.data:
+        trace.showlegend = trace.name not in seen
+        seen.add(trace.name)
+
+
+def _log_axis(values: Sequence[float], headroom: float) -> dict[str, Any]:
+    """A log axis around ``values``, with ticks at 1, 2 and 5 while they do not crowd."""
+    if not values:
+        return {"type": "log"}
+    low, high = math.log10(min(values) / 1.15), math.log10(max(values) * headroom)
+    return {"type": "log", "range": [low, high], "dtick": "D2" if high - low < 3 else 1}
+
+
+def _lay_out(figure: go.Figure, *, height: int) -> None:
     figure.update_layout(
+        template=go.layout.Template(),
+        height=height,
+        margin={"l": 64, "r": 16, "t": 64, "b": 56},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 64, "r": 16, "t": 16, "b": 56},
-        legend={"orientation": "h", "y": 1.12},
-        font={"family": "system-ui, sans-serif", "size": 13},
-        height=420,
+        font={"family": "system-ui, sans-serif", "size": 12, "color": NEUTRAL},
+        legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
+        hovermode="closest",
+        dragmode=False,
+        showlegend=True,
     )
-    figure.update_xaxes(title=x, gridcolor="rgba(128,128,128,.25)", zeroline=False)
-    figure.update_yaxes(title=y, gridcolor="rgba(128,128,128,.25)", zeroline=False)
-    return figure
-
-
-def _style(number: int, backend: BackendSummary, points: Sequence[Point]) -> dict[str, object]:
-    colour = COLOURS[number % len(COLOURS)]
-    symbol = SYMBOLS[number % len(SYMBOLS)]
-    symbols = [symbol if p.verdict == "VALID" else f"{symbol}-open" for p in points] or symbol
-    return {
-        # Plotly reads a little HTML in names; a label may come from the user.
-        "name": backend.label.replace("<", "&lt;"),
-        "line": {"color": colour, "width": 2},
-        "marker": {"color": colour, "size": 9, "symbol": symbols},
-    }
+    figure.update_xaxes(showgrid=False, linecolor=NEUTRAL, ticks="outside", tickcolor=NEUTRAL)
+    figure.update_yaxes(gridcolor="rgba(122,130,140,0.25)", zeroline=False, automargin=True)

@@ -1,64 +1,126 @@
-"""One self-contained HTML page: works offline, asks nothing of any other host."""
+"""Summary to one HTML page that needs nothing else: no network, no other file."""
 
 from __future__ import annotations
 
-import json
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import jinja2
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from loadtest.analysis import sample_floor
-from loadtest.report.figures import QUANTILES, common_quantile, figures
-from loadtest.results import Point, Summary
+from loadtest.report import figures, numbers
+from loadtest.results import Ranking, Summary
 
-_FOLDER = Path(__file__).parent
-_TEMPLATE = "page.html.j2"
+
+class Figure(NamedTuple):
+    id: str
+    title: str
+    caption: str
+    described: str
+    data: Markup
+
+
+class Answer(NamedTuple):
+    """How sure the ranking is: a word for the badge and the class that colours it."""
+
+    kind: str
+    label: str
 
 
 def render(summary: Summary) -> str:
-    """The page's text; everything that a user may have written is escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"number": _number, "percent": _percent, "megabytes": _megabytes}
-    drawn = {title: json.loads(figure.to_json()) for title, figure in figures(summary).items()}
-    return environment.get_template(_TEMPLATE).render(
+    """The whole report."""
+    return _template().render(
         summary=summary,
         manifest=summary.manifest,
         settings=summary.manifest.settings,
-        figures=drawn,
-        figure_data=_script_json(list(drawn.values())),
-        plotly=Markup(get_plotlyjs()),
-        quantiles=QUANTILES,
-        quantile_word=common_quantile([b for b in summary.backends if b.points])[1],
-        floors={word: sample_floor(float(word[1:]) / 100) for _, word in QUANTILES},
-        failures=_failures,
+        answer=answer_of(summary.ranking),
+        styles=figures.styles(summary),
+        figures=_figures(summary) if _has_points(summary) else (),
+        undrawn=_undrawn(summary),
+        percentiles=numbers.PERCENTILES,
+        n=numbers,
+        plotly=Markup(get_plotlyjs()),  # noqa: S704
     )
 
 
-def _script_json(value: object) -> Markup:
-    """JSON that cannot end the script element it stands in."""
-    return Markup(json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e"))
+def answer_of(ranking: Ranking) -> Answer:
+    """Winner, tie, undecided, or no answer at all."""
+    if ranking.winner is not None:
+        return Answer("winner", f"Winner: {ranking.winner}")
+    if not ranking.rows:
+        return Answer("none", "No answer")
+    if len(ranking.rows) == 1:
+        return Answer("open", "Nothing to compare with")
+    first, second = ranking.rows[:2]
+    overlap = first.inferences_per_s_range[0] <= second.inferences_per_s_range[1]
+    return Answer("open", "Tie") if overlap else Answer("open", "Undecided")
 
 
-def _failures(point: Point) -> str:
-    counts = {name: n for name, n in point.outcomes.items() if n and name != "ok"}
-    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items()) or "none"
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")
 
 
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
+def _has_points(summary: Summary) -> bool:
+    return any(figures.drawn(backend) for backend in summary.backends)
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
+def _undrawn(summary: Summary) -> list[str]:
+    """Points that no figure can show."""
+    return [
+        f"{backend.label} at concurrency {point.concurrency}"
+        for backend in summary.backends
+        for point in backend.points
+        if point.inferences_per_s is None
+    ]
 
 
-def _megabytes(value: int | None) -> str:
-    return "-" if value is None else f"{value / 1e6:,.0f}"
+def _figures(summary: Summary) -> tuple[Figure, ...]:
+    field = figures.common_percentile(summary)
+    name = numbers.percentile_name(field)
+    lower = (
+        ""
+        if field == "p99"
+        else f" {name} is shown because not every VALID point has enough samples for p99."
+    )
+    return (
+        _figure(
+            "throughput-latency",
+            "Throughput against response time",
+            "Right and low is better. The number at a point is its concurrency; "
+            f"hollow points with ✕ are INVALID.{lower}",
+            f"Scatter plot of inferences per second against {name} response time.",
+            figures.throughput_against_latency(summary),
+        ),
+        _figure(
+            "latency-percentiles",
+            "Response time percentiles",
+            "One panel per concurrency, one common scale. A percentile without enough samples "
+            "is left out, not guessed.",
+            "Line plots of the p50, p90, p95 and p99 response time per backend and concurrency.",
+            figures.latency_percentiles(summary),
+        ),
+        _figure(
+            "throughput-concurrency",
+            "Throughput against concurrency",
+            "Points are the median over repeats; bars reach from the lowest to the highest.",
+            "Line plot of inferences per second against concurrency, with the range of repeats.",
+            figures.throughput_against_concurrency(summary),
+        ),
+    )
+
+
+def _figure(identity: str, title: str, caption: str, described: str, figure: go.Figure) -> Figure:
+    # Inside a script element only "<" could end the data early.
+    data = Markup(figure.to_json().replace("<", "\\u003c"))  # noqa: S704
+    return Figure(identity, title, caption, f"{described} All its numbers are in the tables.", data)

@@ -1,41 +1,68 @@
-"""The plain table at the end of a run."""
+"""The end of a run in the terminal: one row per point, and why a point does not count."""
 
 from __future__ import annotations
 
 from rich.markup import escape
 from rich.table import Table
 
-from loadtest.results import Point, Summary
+from loadtest.report.numbers import milliseconds, rate, rate_range, share
+from loadtest.results import BackendSummary, Point, Summary
 
 
 def summary_table(summary: Summary) -> Table:
-    """One row per point, INVALID ones with their first reason."""
-    table = Table(title=f"{summary.manifest.settings.model}, closed loop")
-    for heading in ("backend", "users", "inferences/s", "p50 ms", "p95 ms", "p99 ms", "verdict"):
-        table.add_column(heading, justify="left" if heading in ("backend", "verdict") else "right")
-    for backend in summary.backends:
-        if backend.excluded:
-            table.add_row(
-                escape(backend.label), *["-"] * 5, f"left out: {escape(backend.excluded)}"
-            )
-        for point in backend.points:
-            times = point.response_time_ms
-            table.add_row(
-                escape(backend.label),
-                str(point.concurrency),
-                "-" if point.inferences_per_s is None else f"{point.inferences_per_s:.1f}",
-                *(_ms(value) for value in (times.p50, times.p95, times.p99)),
-                _verdict(point),
-            )
+    """Every point with its verdict, best first; backends that were left out come last."""
+    settings = summary.manifest.settings
+    table = Table(
+        title=escape(f"{settings.model}, response times in ms, {settings.repeats} repeats"),
+        title_justify="left",
+        caption=escape("\n".join(verdict_lines(summary))) or None,
+        caption_justify="left",
+    )
+    table.add_column("backend", no_wrap=True)
+    for name in ("users", "inferences/s", "repeats", "p50", "p95", "p99", "client CPU"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    for backend in _best_first(summary):
+        for index, point in enumerate(backend.points):
+            table.add_row(escape(backend.label) if index == 0 else "", *_cells(point))
+        if not backend.points:
+            told = "excluded" if backend.excluded else "not measured"
+            table.add_row(escape(backend.label), *[""] * 7, f"[red]{told}[/]")
         table.add_section()
     return table
 
 
-def _ms(value: float | None) -> str:
-    return "too few" if value is None else f"{value:.2f}"
+def verdict_lines(summary: Summary) -> list[str]:
+    """What a reader must know before quoting a number of this run."""
+    lines = []
+    if not summary.complete:
+        lines.append(
+            f"Incomplete: {summary.finished_trials} of {summary.planned_trials} trials finished."
+        )
+    for backend in summary.backends:
+        if backend.excluded:
+            lines.append(f"{backend.label} was left out: {backend.excluded}")
+        lines += [
+            f"{backend.label} at concurrency {point.concurrency} is INVALID: "
+            + "; ".join(point.reasons)
+            for point in backend.points
+            if point.verdict == "INVALID"
+        ]
+    return lines
 
 
-def _verdict(point: Point) -> str:
-    if point.verdict == "VALID":
-        return "[green]VALID[/]"
-    return f"[red]INVALID[/] {escape('; '.join(point.reasons))}"
+def _best_first(summary: Summary) -> list[BackendSummary]:
+    order = {row.backend: place for place, row in enumerate(summary.ranking.rows)}
+    return sorted(summary.backends, key=lambda b: (order.get(b.label, len(order)), not b.points))
+
+
+def _cells(point: Point) -> list[str]:
+    times = point.response_time_ms
+    return [
+        str(point.concurrency),
+        rate(point.inferences_per_s),
+        rate_range(point.inferences_per_s_range),
+        *(milliseconds(value) for value in (times.p50, times.p95, times.p99)),
+        share(point.client_cpu),
+        "[green]VALID[/]" if point.verdict == "VALID" else "[red]INVALID[/]",
+    ]

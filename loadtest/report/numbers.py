@@ -1,0 +1,70 @@
+"""How numbers are written, the same in the page, the figures and the terminal."""
+
+from __future__ import annotations
+
+from loadtest.results import OUTCOMES, Percentiles, Point
+
+PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999))
+"""Field of ``Percentiles`` and its quantile, from low to high."""
+
+MISSING = "–"
+
+
+def percentile_name(field: str) -> str:
+    return field.replace("_", ".")
+
+
+def percentile(values: Percentiles, field: str) -> float | None:
+    value: float | None = getattr(values, field)
+    return value
+
+
+def rate(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.1f}"
+
+
+def rate_range(bounds: tuple[float, float] | None) -> str:
+    return MISSING if bounds is None else f"{bounds[0]:,.1f} to {bounds[1]:,.1f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Three digits that mean something, never fewer than the whole milliseconds."""
+    if value is None:
+        return MISSING
+    return f"{value:,.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def share(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.0%}"
+
+
+def size(value: float | None) -> str:
+    """Bytes in decimal units."""
+    if value is None:
+        return MISSING
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return f"{value / scale:,.{0 if value >= 100 * scale else 1}f} {unit}"
+    return f"{value:.0f} B"
+
+
+def outcomes(point: Point) -> str:
+    """Right answers, then every other outcome that happened."""
+    known = [name for name in OUTCOMES if point.outcomes.get(name)]
+    told = known if "ok" in known else ["ok", *known]
+    return ", ".join(f"{point.outcomes.get(name, 0):,} {name.replace('_', ' ')}" for name in told)
+
+
+def seconds(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.1f} s"
+
+
+def cpus(numbers: tuple[int, ...]) -> str:
+    """``0-2, 5`` for 0, 1, 2, 5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs) or MISSING

@@ -1,0 +1,153 @@
+"""Whole sweeps against real servers: what a fault leaves in the results."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loadtest.manifest import describe_run
+from loadtest.results import ResultsFolder, Settings, Summary, Trial
+from loadtest.summary import write_summary
+from loadtest.sweep import Sweep
+from serving.models.repository import Model
+from tests.sample_models import write_tiny
+from tests.sample_results import settings
+
+
+@dataclass
+class Listener:
+    """Notes what a sweep tells, and may act on a stage."""
+
+    on_stage: dict[str, object] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
+    excluded: dict[str, str] = field(default_factory=dict)
+
+    def stage(self, text: str) -> None:
+        for word, action in list(self.on_stage.items()):
+            if word in text:
+                del self.on_stage[word]
+                assert callable(action)
+                action()
+
+    def trial_done(self, trial: Trial, done: int, planned: int) -> None:
+        self.trials.append(trial)
+        assert done <= planned
+
+    def backend_excluded(self, label: str, reason: str) -> None:
+        self.excluded[label] = reason
+
+
+def sweep(model: Model, folder: Path, listener: Listener, asked: Settings) -> Summary:
+    results = ResultsFolder(folder)
+    if not results.exists:
+        results.write_manifest(describe_run(model, asked, "infersweep compare"))
+    Sweep(asked, model, 2, results, listener).run()
+    return write_summary(results)
+
+
+def short(**changes: object) -> Settings:
+    return settings(**{"concurrency": (2,), "duration_s": 1.0, "repeats": 1, **changes})
+
+
+def kill_soon(name: str) -> None:
+    """SIGKILL the server that this test started, a moment after its trial began."""
+
+    def kill() -> None:
+        own = psutil.Process().children(recursive=True)
+        servers = [p for p in own if any(name in word for word in p.cmdline())]
+        os.kill(servers[0].pid, signal.SIGKILL)
+
+    threading.Timer(2.0, kill).start()
+
+
+def test_two_backends_are_measured_and_their_classes_add_up(tiny: Model, tmp_path: Path) -> None:
+    listener = Listener()
+    found = sweep(tiny, tmp_path / "out", listener, short(backends=("onnxruntime", "fastapi")))
+    assert found.complete
+    assert len(listener.trials) == 2
+    for backend in found.backends:
+        assert backend.parity is not None
+        assert backend.parity.passed
+        (point,) = backend.points
+        assert point.outcomes["ok"] > 100
+    for trial in listener.trials:
+        assert trial.sent == sum(trial.outcomes.values()) == trial.outcomes["ok"]
+        assert trial.mean_in_flight == pytest.approx(2, rel=0.2)
+
+
+def test_a_killed_server_gives_an_invalid_trial_and_the_sweep_goes_on(
+    tiny: Model, tmp_path: Path
+) -> None:
+    listener = Listener({"repeat 1": lambda: kill_soon("serving.backends.onnxruntime")})
+    asked = short(backends=("onnxruntime",), concurrency=(1, 2), duration_s=2.0)
+    found = sweep(tiny, tmp_path / "out", listener, asked)
+    first, second = listener.trials
+    assert first.verdict == "INVALID"
+    assert "the server was killed by SIGKILL during the trial" in first.reasons
+    assert first.sent == sum(first.outcomes.values())
+    assert first.outcomes["connection_error"] > 0
+    assert second.outcomes["ok"] > 100
+    assert second.server_ended is None
+    assert found.complete
+
+
+def test_a_killed_worker_is_told_although_gunicorn_replaces_it(tiny: Model, tmp_path: Path) -> None:
+    def kill_worker() -> None:
+        own = psutil.Process().children(recursive=True)
+        gunicorn = [p for p in own if any("gunicorn" in word for word in p.cmdline())]
+        os.kill(gunicorn[-1].pid, signal.SIGKILL)
+
+    listener = Listener({"repeat 1": lambda: threading.Timer(2.0, kill_worker).start()})
+    sweep(tiny, tmp_path / "out", listener, short(backends=("fastapi",), duration_s=2.0))
+    (trial,) = listener.trials
+    assert trial.verdict == "INVALID"
+    assert any("server process(es) died" in reason for reason in trial.reasons)
+
+
+def test_an_interrupted_sweep_resumes_where_it_stopped(tiny: Model, tmp_path: Path) -> None:
+    asked = short(backends=("null",), repeats=3)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tiny, tmp_path / "out", Listener({"repeat 2": interrupt}), asked)
+    assert not psutil.Process().children()
+    kept = ResultsFolder(tmp_path / "out").read_trials()
+    assert [trial.repeat for trial in kept] == [1]
+    listener = Listener()
+    found = sweep(tiny, tmp_path / "out", listener, asked)
+    assert [trial.repeat for trial in listener.trials] == [2, 3]
+    assert found.complete
+
+
+def test_a_backend_that_answers_differently_is_not_measured(tmp_path: Path) -> None:
+    right = write_tiny(tmp_path / "right")
+    other = write_tiny(tmp_path / "other", seed=8)
+    from serving.deployment import Placement, running
+
+    placement = Placement((0,), 2)
+    with running("null", other, placement, repository=tmp_path / "r", logs=tmp_path) as server:
+        label = f"remote:{server.url}"
+        listener = Listener()
+        found = sweep(right, tmp_path / "out", listener, short(backends=(label,)))
+    assert not listener.trials
+    assert "its answers differ" in listener.excluded[label]
+    assert found.ranking.rows == ()
+
+
+def test_a_backend_that_cannot_start_is_left_out_with_the_reason(
+    tiny: Model, tmp_path: Path
+) -> None:
+    listener = Listener()
+    asked = short(backends=("fastapi:torch", "null"))
+    found = sweep(tiny, tmp_path / "out", listener, asked)
+    assert "ONNX only" in listener.excluded["fastapi:torch"]
+    assert [trial.backend for trial in listener.trials] == ["null"]
+    assert found.backends[0].excluded
