@@ -17,7 +17,7 @@ from loadtest.summary import write_summary
 from loadtest.sweep import Sweep
 from serving.models.repository import Model
 from tests.sample_models import write_tiny
-from tests.sample_results import settings
+from tests.sample_trials import settings
 
 
 @dataclass

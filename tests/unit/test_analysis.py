@@ -9,8 +9,8 @@ import pytest
 from loadtest.analysis import judge, percentiles_ms, sample_floor, summarise
 from loadtest.recorder import merge, new_histogram
 from loadtest.results import Point, Summary, Trial
-from tests import sample_results as made
-from tests.sample_results import MS
+from tests import sample_trials as made
+from tests.sample_trials import MS
 
 
 def reasons(output: made.TrialOutput, users: int = 1, ended: str | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadtest.recorder import Recorder, merge
-from tests.sample_results import MS, SECOND
+from tests.sample_trials import MS, SECOND
 
 
 def test_only_what_was_due_in_the_window_counts_and_classes_add_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from loadtest.results import SCHEMA_VERSION, ResultsFolder
 from serving.errors import ResultsError
-from tests import sample_results as made
+from tests import sample_trials as made
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadtest.sweep import plan_visits
-from tests.sample_results import settings
+from tests.sample_trials import settings
 
 
 def test_every_trial_runs_once_and_each_repeat_visits_every_backend() -> None:

@@ -1,0 +1,103 @@
+"""A user's mistake is one line with its exit code, never a traceback, and starts nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadtest.cli import app, main, models
+from serving.models.repository import Model
+from serving.process import free_port, require_free_port
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["infersweep", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return int(left.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["compare", "--backends", "tritn"], 2, "there is no backend 'tritn'"),
+        (["compare", "--backends", ","], 2, "names none"),
+        (["compare", "--backends", "null,null"], 2, "names one twice"),
+        (["compare", "--model", "nothing"], 5, "there is no model 'nothing'"),
+        (["compare", "--concurrency", "0,1"], 2, "whole numbers above 0"),
+        (["compare", "--concurrency", "four"], 2, "whole numbers above 0"),
+        (["compare", "--duration", "-1"], 2, "--duration is -1"),
+        (["compare", "--duration", "0"], 2, "--duration is 0"),
+        (["compare", "--repeats", "0"], 2, "--repeats is 0"),
+        (["compare", "--server-cpus", "900"], 2, "CPU 900 is not usable"),
+        (["compare", "--colour"], 2, "No such option"),
+        (["serve", "--backend", "remote:http://127.0.0.1:1"], 2, "not ours to start"),
+        (["report", "no-such-folder"], 9, "does not exist"),
+        (["comapre"], 2, "No such command"),
+    ],
+)
+def test_mistakes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    told: str,
+) -> None:
+    assert run(monkeypatch, *arguments) == status
+    said = capsys.readouterr().err.strip()
+    assert told in said
+    assert said.startswith("infersweep: ")
+    assert "\n" not in said
+
+
+def test_a_taken_port_is_told() -> None:
+    import socket
+
+    from serving.errors import MachineError
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(MachineError, match=r"--port"):
+            require_free_port(taken.getsockname()[1])
+    port = free_port()
+    assert require_free_port(port) == port
+
+
+def test_a_folder_of_other_files_is_not_written_to(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    tiny: Model,
+) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    arguments = ["compare", "--model", "tiny", "--backends", "null", "--out", str(tmp_path)]
+    assert run(monkeypatch, *arguments, "--repository", str(tiny.root)) == 9
+    assert "no results of infersweep" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    epilogs = [
+        command.epilog for command in (*app.registered_commands, *models.app.registered_commands)
+    ]
+    assert len(epilogs) == 9
+    assert all(epilog and "`infersweep " in epilog for epilog in epilogs)
+
+
+def test_an_old_python_is_told_so(tmp_path: Path) -> None:
+    source = (Path(__file__).parents[2] / "bootstrap.py").read_text()
+    future = source.replace("NEEDED_PYTHON = (3, 11)", "NEEDED_PYTHON = (9, 0)")
+    assert future != source
+    script = tmp_path / "bootstrap.py"
+    script.write_text(future)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "too old" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bootstrap.py"]
