@@ -1,0 +1,113 @@
+"""The command as a person runs it: to its end, interrupted, killed, resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from serving.models.repository import Model
+
+INFERSWEEP = Path(sys.executable).with_name("infersweep")
+
+
+def start(tiny: Model, out: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(str(INFERSWEEP), "compare", "--model", "tiny", "--repository", str(tiny.root)),
+            *("--duration", "1", "--concurrency", "2", "--out", str(out), *arguments),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    said, errors = process.communicate(timeout=180)
+    return process.returncode, " ".join(said.split()), " ".join(errors.split())
+
+
+def summary(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return found
+
+
+def until_measured(out: Path, trials: int) -> None:
+    path = out / "trials.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if path.is_file() and path.read_bytes().count(b"\n") >= trials:
+            return
+        time.sleep(0.05)
+    pytest.fail("nothing was measured in time")
+
+
+def test_three_backends_end_with_an_answer_and_a_page(tiny: Model, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    backends = ("--backends", "triton,onnxruntime,fastapi", "--repeats", "1")
+    status, said, errors = finish(start(tiny, out, *backends))
+    assert (status, errors) == (0, "")
+    found = summary(out)
+    assert found["complete"]
+    assert {b["label"] for b in found["backends"]} == {"triton", "onnxruntime", "fastapi"}
+    for backend in found["backends"]:
+        assert backend["parity"]["passed"]
+        for point in backend["points"]:
+            assert point["outcomes"]["ok"] == sum(point["outcomes"].values())
+            # A tiny model may be too fast for one generator; nothing else may be wrong.
+            assert all("client-bound" in reason for reason in point["reasons"])
+    assert "Report:" in said
+    assert (out / "report.html").stat().st_size < 6_000_000
+
+
+def test_ctrl_c_stops_the_servers_keeps_what_was_measured_and_resumes(
+    tiny: Model, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = start(tiny, out, "--backends", "onnxruntime", "--repeats", "3")
+    until_measured(out, 1)
+    members = psutil.Process(process.pid).children(recursive=True)
+    assert members
+    process.send_signal(signal.SIGINT)
+    status, said, _ = finish(process)
+    assert status == 130
+    assert "Resume with: infersweep compare" in said
+    assert not any(member.is_running() for member in members)
+    kept = (out / "trials.jsonl").read_text()
+    assert not summary(out)["complete"]
+    status, said, _ = finish(start(tiny, out, "--backends", "onnxruntime", "--repeats", "3"))
+    assert (status, "Resuming" in said) == (0, True)
+    assert (out / "trials.jsonl").read_text().startswith(kept)
+    assert (summary(out)["finished_trials"], summary(out)["complete"]) == (3, True)
+
+
+def test_a_killed_run_leaves_no_server_behind_and_resumes(tiny: Model, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start(tiny, out, "--backends", "fastapi", "--repeats", "2")
+    until_measured(out, 1)
+    members = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    finish(process)
+    _, left = psutil.wait_procs(members, timeout=20)
+    assert not left
+    status, _, _ = finish(start(tiny, out, "--backends", "fastapi", "--repeats", "2"))
+    assert status == 0
+    assert summary(out)["finished_trials"] == 2
+
+
+def test_other_settings_in_the_same_folder_are_refused(tiny: Model, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert finish(start(tiny, out, "--backends", "onnxruntime", "--repeats", "1"))[0] == 0
+    before = (out / "manifest.json").read_bytes()
+    status, _, errors = finish(start(tiny, out, "--backends", "onnxruntime", "--repeats", "2"))
+    assert status == 9
+    assert "other settings" in errors
+    assert (out / "manifest.json").read_bytes() == before
