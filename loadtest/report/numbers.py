@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from loadtest.results import OUTCOMES, Percentiles, Point
 
 PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999))
 """Field of ``Percentiles`` and its quantile, from low to high."""
 
-MISSING = "–"
+MISSING = "-"
 
 
 def percentile_name(field: str) -> str:
@@ -59,7 +61,7 @@ def seconds(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.1f} s"
 
 
-def cpus(numbers: tuple[int, ...]) -> str:
+def cpus(numbers: Iterable[int]) -> str:
     """``0-2, 5`` for 0, 1, 2, 5."""
     runs: list[list[int]] = []
     for number in sorted(numbers):

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from loadtest.analysis import sample_floor
 from loadtest.report import figures, numbers
 from loadtest.results import Ranking, Summary
 
@@ -31,8 +32,8 @@ class Answer(NamedTuple):
 
 
 def render(summary: Summary) -> str:
-    """The whole report."""
-    return _template().render(
+    """The whole report; whatever a user may have written is escaped."""
+    page: str = _template().render(
         summary=summary,
         manifest=summary.manifest,
         settings=summary.manifest.settings,
@@ -40,10 +41,17 @@ def render(summary: Summary) -> str:
         styles=figures.styles(summary),
         figures=_figures(summary) if _has_points(summary) else (),
         undrawn=_undrawn(summary),
-        percentiles=numbers.PERCENTILES,
+        percentiles=[field for field, _ in numbers.PERCENTILES],
+        floors=[
+            (numbers.percentile_name(field), sample_floor(quantile))
+            for field, quantile in numbers.PERCENTILES
+        ],
+        shared_cpus=set(summary.manifest.settings.server_cpus)
+        & set(summary.manifest.settings.client_cpus),
         n=numbers,
-        plotly=Markup(get_plotlyjs()),  # noqa: S704
+        plotly=Markup(get_plotlyjs()),
     )
+    return page
 
 
 def answer_of(ranking: Ranking) -> Answer:
@@ -122,5 +130,5 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
 
 def _figure(identity: str, title: str, caption: str, described: str, figure: go.Figure) -> Figure:
     # Inside a script element only "<" could end the data early.
-    data = Markup(figure.to_json().replace("<", "\\u003c"))  # noqa: S704
+    data = Markup(figure.to_json().replace("<", "\\u003c"))
     return Figure(identity, title, caption, f"{described} All its numbers are in the tables.", data)
