@@ -40,6 +40,9 @@ NUMPY_TYPES: Mapping[str, npt.DTypeLike] = {
 DATATYPES: Mapping[np.dtype[Any], str] = {np.dtype(v): k for k, v in NUMPY_TYPES.items()}
 
 _BINARY_ONLY = frozenset({"FP16", "BF16"})
+_UNSUPPORTED_OF_OUTPUTS = ("classification", "shared_memory_region")
+_MAX_DIGITS = 18
+_JSON_NUMBERS: Mapping[str, set[type]] = {"b": {bool}, "f": {int, float}}
 
 
 class ProtocolError(ValueError):
@@ -99,17 +102,13 @@ def decode_request(body: bytes | memoryview, header_length: int | None) -> Infer
     """
     header, blob = _split(body, header_length)
     parameters = header.get("parameters") or {}
-    outputs = tuple(
-        OutputRequest(
-            _text(item, "name", "an output"),
-            bool((item.get("parameters") or {}).get("binary_data", _binary_default(parameters))),
-        )
-        for item in _items(header, "outputs")
-    )
+    default = bool(parameters.get("binary_data_output", False))
+    outputs = tuple(_output_request(item, default) for item in _items(header, "outputs"))
     inputs = _decode_tensors(_items(header, "inputs"), blob, "input")
     if not inputs:
         raise ProtocolError("the request has no inputs")
-    return InferRequest(inputs, str(header.get("id", "")), outputs, _binary_default(parameters))
+    identity = _text(header, "id", "the request") if header.get("id") is not None else ""
+    return InferRequest(inputs, identity, outputs, default)
 
 
 def encode_response(
@@ -155,13 +154,18 @@ def parse_header_length(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal()):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise ProtocolError(f"{HEADER_LENGTH} must be a whole number, got {text[:40]!r}")
     return int(text)
 
 
-def _binary_default(parameters: Mapping[str, Any]) -> bool:
-    return bool(parameters.get("binary_data_output", False))
+def _output_request(item: Mapping[str, Any], binary_default: bool) -> OutputRequest:
+    name = _text(item, "name", "an output")
+    parameters = item.get("parameters") or {}
+    for unsupported in _UNSUPPORTED_OF_OUTPUTS:
+        if parameters.get(unsupported):
+            raise ProtocolError(f"output {name!r}: {unsupported!r} is not supported")
+    return OutputRequest(name, bool(parameters.get("binary_data", binary_default)))
 
 
 def _split(
@@ -174,7 +178,10 @@ def _split(
     try:
         header = orjson.loads(view[:length])
     except orjson.JSONDecodeError as error:
-        raise ProtocolError(f"the first {length} bytes are not JSON: {error}") from None
+        hint = f"; with binary data {HEADER_LENGTH} must state the length of the JSON part"
+        raise ProtocolError(
+            f"the first {length} bytes are not JSON: {error}{hint if header_length is None else ''}"
+        ) from None
     if not isinstance(header, dict):
         raise ProtocolError(f"the JSON part must be an object, got {type(header).__name__}")
     if not isinstance(header.get("parameters") or {}, dict):
@@ -223,12 +230,16 @@ def _decode_tensor(
     shape = _shape(item.get("shape"), label)
     size = (item.get("parameters") or {}).get("binary_data_size")
     if size is None:
-        return Tensor(name, datatype, _from_json(item, label, datatype, shape)), blob
+        array = _from_json(item, label, datatype, shape)
+        return Tensor(name, datatype, _shaped(array, label, shape)), blob
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise ProtocolError(f"{label}: binary_data_size must be a whole number, got {size!r}")
     if size > len(blob):
         raise ProtocolError(f"{label}: binary_data_size is {size} but {len(blob)} bytes are left")
-    return Tensor(name, datatype, _from_binary(blob[:size], label, datatype, shape)), blob[size:]
+    if "data" in item:
+        raise ProtocolError(f"{label} has both 'data' and a binary_data_size; send one of them")
+    array = _from_binary(blob[:size], label, datatype, shape)
+    return Tensor(name, datatype, _shaped(array, label, shape)), blob[size:]
 
 
 def _shape(value: object, label: str) -> tuple[int, ...]:
@@ -239,12 +250,20 @@ def _shape(value: object, label: str) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _shaped(array: Array, label: str, shape: tuple[int, ...]) -> Array:
+    try:
+        return array.reshape(shape)
+    except (ValueError, OverflowError) as error:
+        # The count fits, yet no array can be so: too many axes, or a huge one beside a zero.
+        raise ProtocolError(f"{label}: shape of {len(shape)} axes is impossible: {error}") from None
+
+
 def _from_json(item: Mapping[str, Any], label: str, datatype: str, shape: tuple[int, ...]) -> Array:
     if datatype in _BINARY_ONLY:
         raise ProtocolError(f"{label}: {datatype} cannot travel as JSON; send binary data")
     if "data" not in item:
         raise ProtocolError(f"{label} has neither 'data' nor a binary_data_size")
-    values = _flatten(item["data"])
+    values = _flatten(item["data"], label, len(shape))
     if len(values) != math.prod(shape):
         raise ProtocolError(
             f"{label}: shape {list(shape)} needs {math.prod(shape)} values, got {len(values)}"
@@ -254,46 +273,54 @@ def _from_json(item: Mapping[str, Any], label: str, datatype: str, shape: tuple[
             raise ProtocolError(f"{label}: BYTES elements in JSON must be text")
         array = np.empty(len(values), dtype=np.object_)
         array[:] = [value.encode() for value in values]
-        return array.reshape(shape)
-    return _numbers(values, label, datatype).reshape(shape)
+        return array
+    return _numbers(values, label, datatype)
 
 
 def _numbers(values: list[Any], label: str, datatype: str) -> Array:
-    allowed: tuple[type, ...] = (bool,) if datatype == "BOOL" else (int, float)
-    if datatype.startswith(("INT", "UINT")):
-        allowed = (int,)
-    for value in values:
-        if not isinstance(value, allowed) or (isinstance(value, bool) and datatype != "BOOL"):
-            raise ProtocolError(f"{label}: {value!r} is not a {datatype}")
-    try:
-        return np.array(values, dtype=NUMPY_TYPES[datatype])
-    except (OverflowError, ValueError) as error:
-        raise ProtocolError(f"{label}: a value does not fit {datatype}: {error}") from None
+    dtype = np.dtype(NUMPY_TYPES[datatype])
+    allowed = _JSON_NUMBERS.get(dtype.kind, {int})
+    # Sets of types and extremes, because a Python loop over an image's pixels is too slow.
+    for kind in set(map(type, values)) - allowed:
+        culprit = next(value for value in values if type(value) is kind)
+        raise ProtocolError(f"{label}: {culprit!r} is not a {datatype}")
+    if dtype.kind in "iu" and values:
+        bounds = np.iinfo(dtype)
+        for extreme in (min(values), max(values)):
+            if not bounds.min <= extreme <= bounds.max:
+                raise ProtocolError(f"{label}: {extreme} does not fit {datatype}")
+    with np.errstate(over="ignore"):
+        array = np.array(values, dtype=dtype)
+    if dtype.kind == "f" and not np.isfinite(array).all():
+        # JSON has no infinity, so the cast has made it.
+        culprit = values[int(np.argmin(np.isfinite(array)))]
+        raise ProtocolError(f"{label}: {culprit!r} does not fit {datatype}")
+    return array
 
 
-def _flatten(data: object) -> list[Any]:
+def _flatten(data: object, label: str, rank: int) -> list[Any]:
     """Row-major values of a list that may be nested; the shape given beside it rules."""
-    if not isinstance(data, list):
-        return [data]
-    if not any(isinstance(item, list) for item in data):
-        return data
-    flat: list[Any] = []
-    for item in data:
-        flat.extend(_flatten(item))
-    return flat
+    values = data if isinstance(data, list) else [data]
+    depth = 0
+    while list in set(map(type, values)):
+        depth += 1
+        if depth >= rank:
+            raise ProtocolError(f"{label}: 'data' is nested deeper than its {rank} axes")
+        values = [one for item in values for one in (item if isinstance(item, list) else [item])]
+    return values
 
 
 def _from_binary(blob: memoryview, label: str, datatype: str, shape: tuple[int, ...]) -> Array:
     count = math.prod(shape)
     if datatype == "BYTES":
-        return _bytes_elements(blob, label, count).reshape(shape)
+        return _bytes_elements(blob, label, count)
     dtype = np.dtype(NUMPY_TYPES[datatype])
     if len(blob) != count * dtype.itemsize:
         raise ProtocolError(
             f"{label}: shape {list(shape)} of {datatype} needs {count * dtype.itemsize} bytes, "
             f"got {len(blob)}"
         )
-    return np.frombuffer(blob, dtype=dtype).reshape(shape)
+    return np.frombuffer(blob, dtype=dtype)
 
 
 def _bytes_elements(blob: memoryview, label: str, count: int) -> Array:
@@ -330,7 +357,7 @@ def _encode_tensor(tensor: Tensor, binary: bool, into: list[dict[str, Any]]) -> 
         return blob
     if tensor.datatype in _BINARY_ONLY:
         raise ProtocolError(
-            f"output {tensor.name!r}: {tensor.datatype} cannot travel as JSON; ask for binary data"
+            f"tensor {tensor.name!r}: {tensor.datatype} cannot travel as JSON; ask for binary data"
         )
     item["data"] = _to_json(tensor)
     return b""
@@ -344,21 +371,22 @@ def _to_binary(tensor: Tensor) -> bytes | memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _to_json(tensor: Tensor) -> list[Any]:
+def _to_json(tensor: Tensor) -> list[str] | Array:
     if tensor.datatype == "BYTES":
         try:
             return [_as_bytes(value).decode() for value in tensor.array.ravel()]
         except UnicodeDecodeError:
             raise ProtocolError(
-                f"output {tensor.name!r} holds bytes that are not text; ask for binary data"
+                f"tensor {tensor.name!r} holds bytes that are not text; ask for binary data"
             ) from None
     if tensor.array.dtype.kind == "f" and not np.isfinite(tensor.array).all():
         raise ProtocolError(
-            f"output {tensor.name!r} holds NaN or infinity, which JSON has no word for; "
+            f"tensor {tensor.name!r} holds NaN or infinity, which JSON has no word for; "
             "ask for binary data"
         )
-    values: list[Any] = tensor.array.ravel().tolist()
-    return values
+    flat = np.ascontiguousarray(tensor.array).reshape(-1)
+    # As FP64: the shortest text of an FP32 is not always read back as the same FP32.
+    return flat.astype(np.float64) if flat.dtype.kind == "f" else flat
 
 
 def _as_bytes(value: object) -> bytes:
@@ -366,7 +394,7 @@ def _as_bytes(value: object) -> bytes:
 
 
 def _join(header: dict[str, Any], blobs: Sequence[bytes | memoryview]) -> tuple[bytes, int | None]:
-    text = orjson.dumps(header)
+    text = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
     if not any(isinstance(blob, memoryview) or blob for blob in blobs):
         return text, None
     return b"".join([text, *blobs]), len(text)

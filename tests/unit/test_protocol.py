@@ -92,6 +92,9 @@ def test_several_tensors_keep_their_bytes_apart() -> None:
         (fp32(16, (-1, 4)), bytes(16)),
         ({**fp32(16), "datatype": "FP33"}, bytes(16)),
         ({**fp32(16), "name": 3}, bytes(16)),
+        ({**fp32(16), "data": [0.0] * 4}, bytes(16)),
+        ({**fp32(4, (1,) * 100)}, bytes(4)),
+        ({**fp32(0, (0, 2**62, 2**62))}, b""),
     ],
 )
 def test_binary_faults_are_told(item: dict[str, Any], blob: bytes) -> None:
@@ -105,7 +108,7 @@ def test_bodies_that_are_no_request(body: bytes) -> None:
         decode_request(body, None)
 
 
-@pytest.mark.parametrize("text", ["x", "-1", "1.0", "", "²"])
+@pytest.mark.parametrize("text", ["x", "-1", "1.0", "", "²", "9" * 5000])
 def test_header_length_must_be_a_number(text: str) -> None:
     with pytest.raises(ProtocolError):
         parse_header_length(text)
@@ -118,6 +121,74 @@ def test_header_length_beyond_the_body() -> None:
     with pytest.raises(ProtocolError, match="not JSON"):
         decode_request(body, len(body))
     assert decode_request(body, length).inputs[0].array.shape == (1, 4)
+
+
+def test_binary_data_without_the_header_is_told_which_one() -> None:
+    body, _ = request([fp32(16)], bytes(range(16)))
+    with pytest.raises(ProtocolError, match="Inference-Header-Content-Length must state"):
+        decode_request(body, None)
+
+
+@pytest.mark.parametrize(("size", "sent"), [(12, 12), (20, 20), (16, 12), (16, 20)])
+def test_a_wrong_byte_count_is_told_with_both_numbers(size: int, sent: int) -> None:
+    told = {(12, 12): "16 bytes, got 12", (20, 20): "16 bytes, got 20"}
+    told |= {(16, 12): "is 16 but 12 bytes are left", (16, 20): "4 bytes follow the last input"}
+    with pytest.raises(ProtocolError, match=told[size, sent]):
+        decode_request(*request([fp32(size)], bytes(sent)))
+
+
+def test_nesting_that_no_recursion_would_survive_is_refused() -> None:
+    body, _ = request([{"name": "x", "datatype": "FP32", "shape": [1], "data": "here"}])
+    body = body.replace(b'"here"', b"[" * 1000 + b"1" + b"]" * 1000)
+    with pytest.raises(ProtocolError, match="nested deeper"):
+        decode_request(body, None)
+
+
+def test_nested_and_flat_numbers_follow_the_shape_not_the_nesting() -> None:
+    for data in ([1, 2, 3, 4, 5, 6], [[1, 2, 3], [4, 5, 6]], [[1, 2], [3, 4], [5, 6]]):
+        body, _ = request([{"name": "x", "datatype": "INT32", "shape": [2, 3], "data": data}])
+        assert decode_request(body, None).inputs[0].array.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_output_data_is_flat_and_row_major() -> None:
+    array = np.arange(6, dtype=np.int64).reshape(3, 2).T
+    body, length = encode_response("m", 1, InferRequest(()), [Tensor.of("y", array)])
+    assert length is None
+    assert orjson.loads(body)["outputs"][0]["data"] == [0, 2, 4, 1, 3, 5]
+
+
+def test_half_precision_travels_as_binary_only() -> None:
+    tensor = Tensor.of("x", np.array([[1.5, -0.0]], np.float16))
+    body, length = encode_request([tensor])
+    assert decode_request(body, length).inputs[0].array.tobytes() == tensor.array.tobytes()
+    with pytest.raises(ProtocolError, match="binary"):
+        encode_request([tensor], binary=False)
+    with pytest.raises(ProtocolError, match="binary"):
+        encode_response("m", 1, InferRequest(()), [tensor])
+
+
+def test_single_precision_survives_json_exactly() -> None:
+    # Its shortest text, 7.038531e-26, is another number when read as a double first.
+    array = np.array([7.038531e-26, 0.1, 1 / 3], np.float32)
+    body, _ = encode_request([Tensor.of("x", array)], binary=False)
+    np.testing.assert_array_equal(decode_request(body, None).inputs[0].array, array)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"id": 5},
+        {"outputs": [{"name": "y", "parameters": {"classification": 3}}]},
+        {"outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]},
+        {"outputs": [{}]},
+        {"parameters": "binary"},
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_not_ignored(more: dict[str, Any]) -> None:
+    item = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1.0]}
+    body = orjson.dumps({"inputs": [item], **more})
+    with pytest.raises(ProtocolError):
+        decode_request(body, None)
 
 
 def test_text_is_counted_in_bytes() -> None:
@@ -157,6 +228,11 @@ def test_flat_and_nested_lists_are_the_same() -> None:
         {"datatype": "BOOL", "data": [1]},
         {"datatype": "BYTES", "data": [1]},
         {"datatype": "FP32"},
+        {"datatype": "BF16", "data": [1.0]},
+        {"datatype": "FP32", "data": [1e300]},
+        {"datatype": "FP32", "data": [[1.0]]},
+        {"datatype": "INT64", "data": [2**63]},
+        {"datatype": "UINT64", "data": [2.0**64]},
     ],
 )
 def test_json_values_that_do_not_fit(item: dict[str, Any]) -> None:
