@@ -15,8 +15,8 @@ from serving.errors import MachineError, ModelError, ServerError
 from serving.models.config import ModelConfig
 from serving.models.repository import Model
 from serving.protocol import Array
+from serving.providers import PROVIDERS, require_provider
 
-PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
 _LOG_ERRORS_ONLY = 3
 
 
@@ -76,54 +76,3 @@ def open_session(model: Model, *, intra_op_threads: int | None = None) -> Sessio
             hint="`infersweep doctor` shows which library the provider lacks.",
         )
     return Session(config, session)
-
-
-def runtime_version() -> str:
-    """ONNX Runtime's own version, whichever of its packages is installed."""
-    version: str = onnxruntime.__version__
-    return version
-
-
-def require_provider(name: str) -> str:
-    """``name`` itself.
-
-    Raises:
-        MachineError: the installed ONNX Runtime does not have it.
-    """
-    known = onnxruntime.get_available_providers()
-    if name not in known:
-        raise MachineError(
-            f"ONNX Runtime {onnxruntime.__version__} here has no {name}",
-            hint=f"It has: {', '.join(known)}.",
-        )
-    return name
-
-
-def loadable_providers() -> dict[str, str]:
-    """Each provider the package lists, and why its library does not load (empty when it does)."""
-    return {name: _fault(name) for name in onnxruntime.get_available_providers()}
-
-
-def _fault(provider: str) -> str:
-    if provider == PROVIDERS["cpu"]:
-        return ""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(_identity(), options, providers=[provider])
-    except Exception as error:
-        return str(error).splitlines()[0][:120]
-    return "" if session.get_providers()[0] == provider else "its library does not load"
-
-
-def _identity() -> bytes:
-    """The smallest model: one float in, the same out."""
-    from onnx import TensorProto, helper  # noqa: PLC0415  (only `doctor` asks)
-
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])], "one", value[:1], value[1:]
-    )
-    opset = [helper.make_opsetid("", 17)]
-    encoded: bytes = helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
-    return encoded

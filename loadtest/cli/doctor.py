@@ -18,7 +18,7 @@ from serving.backends.triton.wheel import PACKAGE, installation, is_complete
 from serving.errors import InfersweepError
 from serving.host import cpu_budget, cpu_model, format_cpus, gpus, memory_bytes
 from serving.models.repository import list_models
-from serving.session import loadable_providers
+from serving.providers import loadable_providers
 
 NAME = "doctor"
 EXAMPLES = "Example: `infersweep doctor`"

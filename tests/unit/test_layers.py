@@ -13,6 +13,7 @@ ORDER = (
     "serving.protocol",
     "serving.models",
     "serving.validation",
+    "serving.providers",
     "serving.session",
     "serving.batching",
     "serving.metrics",

@@ -10,7 +10,8 @@ import pytest
 
 from serving.errors import MachineError, ServerError
 from serving.models.repository import Model
-from serving.session import PROVIDERS, loadable_providers, open_session, require_provider
+from serving.providers import PROVIDERS, loadable_providers, require_provider
+from serving.session import open_session
 
 
 def test_a_session_answers_in_the_configurations_order(tiny: Model) -> None:

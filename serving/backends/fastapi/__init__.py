@@ -12,7 +12,7 @@ from serving.backends.base import Launch, ServePlan
 from serving.backends.fastapi.settings import Settings
 from serving.errors import ModelError, UsageError
 from serving.models.zoo import ENTRIES
-from serving.session import runtime_version
+from serving.providers import runtime_version
 
 ENGINES: Mapping[str, str] = MappingProxyType(
     {"onnxruntime": "the same model.onnx (default)", "torch": "PyTorch eager, inference mode"}

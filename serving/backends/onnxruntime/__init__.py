@@ -9,7 +9,7 @@ from importlib.metadata import version
 from types import MappingProxyType
 
 from serving.backends.base import Launch, ServePlan
-from serving.session import PROVIDERS, require_provider, runtime_version
+from serving.providers import PROVIDERS, require_provider, runtime_version
 
 
 @dataclass(frozen=True)
