@@ -44,20 +44,26 @@ def run(argv, what, status):
     sys.stderr.write("%s ...\n" % what)
     started = time.time()
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=HERE)
-    tail = []
+    errors, last = [], "no output"
     for raw in child.stdout:
-        line = raw.decode("utf-8", "replace").rstrip()
-        tail = (tail + [line])[-6:]
+        line = raw.decode("utf-8", "replace").strip()
+        last = line or last
+        if "ERROR: " in line:
+            errors.append(line[line.index("ERROR: ") + 7 :])
         if line.startswith(("Collecting", "Downloading", "Installing")):
-            sys.stderr.write("  %s\n" % line[:110])
+            sys.stderr.write("  %s\n" % line[:100])
     if child.wait() != 0:
-        errors = [line for line in tail if "ERROR" in line] or tail or ["no output"]
-        stop(
-            status,
-            "%s failed: %s" % (what, errors[-1]),
-            "If there is no network, connect once; later runs need none",
-        )
+        said = (errors or [last])[0]
+        stop(status, "%s failed: %s" % (what, said.rstrip(".")), next_step(said))
     sys.stderr.write("  done in %.0f s\n" % (time.time() - started))
+
+
+def next_step(said):
+    if "No space left" in said:
+        return "Free some space and run it again"
+    if "ensurepip" in said or "venv" in said:
+        return "On Debian and Ubuntu: apt-get install python3-venv"
+    return "The first run needs the Python package index; later runs need no network"
 
 
 def main():
@@ -66,12 +72,12 @@ def main():
     if not os.path.isfile(python):
         run(
             [sys.executable, "-m", "venv", VENV],
-            "Creating .venv (Debian: apt-get install python3-venv)",
+            "Creating .venv",
             EXIT_MACHINE,
         )
     run(
         [python, "-m", "pip", "install", "--constraint", "constraints.txt", "--editable", ".[dev]"],
-        "Installing pinned packages (2 GB; a few minutes at the first run)",
+        "Installing the pinned packages, 2 GB",
         EXIT_FETCH,
     )
     status = subprocess.call([os.path.join(VENV, "bin", "infersweep"), "setup"], cwd=HERE)
