@@ -83,8 +83,9 @@ def _disagreement(config: ModelConfig, spec: TensorSpec, tensor: GraphTensor) ->
     if spec.datatype != tensor.datatype:
         return f"{spec.datatype} in the configuration, {tensor.datatype} in the graph"
     declared = config.wire_dims(spec)
+    # A free axis in the configuration is a promise that a fixed axis of the graph cannot keep.
     fits = len(declared) == len(tensor.dims) and all(
-        isinstance(axis, str) or want in (-1, axis)
+        isinstance(axis, str) or want == axis
         for want, axis in zip(declared, tensor.dims, strict=True)
     )
     return "" if fits else f"shape {list(declared)} in the configuration, {list(tensor.dims)} there"
@@ -97,15 +98,24 @@ def _tensor(value: onnx.ValueInfoProto) -> GraphTensor:
             hint="Export the model again with plain tensors as inputs and outputs.",
         )
     kind = value.type.tensor_type
-    if kind.elem_type == onnx.TensorProto.BFLOAT16:
-        datatype = "BF16"
-    else:
-        datatype = DATATYPES[onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)]
     dims = tuple(
         axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?"
         for axis in kind.shape.dim
     )
-    return GraphTensor(value.name, datatype, dims)
+    return GraphTensor(value.name, _datatype(value.name, kind.elem_type), dims)
+
+
+def _datatype(tensor: str, kind: int) -> str:
+    if kind == onnx.TensorProto.BFLOAT16:
+        return "BF16"
+    try:
+        return DATATYPES[onnx.helper.tensor_dtype_to_np_dtype(kind)]
+    except KeyError:
+        names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+        raise ModelError(
+            f"{tensor!r} is of type {names.get(kind, kind)}, which the protocol cannot carry",
+            hint="Export the model again with a cast to one that it can, such as FLOAT.",
+        ) from None
 
 
 def _why_not(tensors: tuple[GraphTensor, ...]) -> str:

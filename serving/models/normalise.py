@@ -5,11 +5,12 @@ Each function changes the given model in place; compose them as a model needs it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
 AxisNames = Sequence[str | int]
+_IR_WITH_PLAIN_WEIGHTS = 4
 
 
 def drop_initializers_from_inputs(model: onnx.ModelProto) -> int:
@@ -23,12 +24,14 @@ def drop_initializers_from_inputs(model: onnx.ModelProto) -> int:
     dropped = len(model.graph.input) - len(kept)
     del model.graph.input[:]
     model.graph.input.extend(kept)
+    # Older versions of the format demand that every weight is an input.
+    model.ir_version = max(model.ir_version, _IR_WITH_PLAIN_WEIGHTS)
     return dropped
 
 
 def drop_unused_initializers(model: onnx.ModelProto) -> int:
     """Take out weights that no node reads; returns how many there were."""
-    used = {name for node in model.graph.node for name in node.input}
+    used = {name for node in _nodes(model.graph) for name in node.input}
     used.update(value.name for value in model.graph.output)
     kept = [weight for weight in model.graph.initializer if weight.name in used]
     dropped = len(model.graph.initializer) - len(kept)
@@ -44,7 +47,7 @@ def rename(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
         value.name = names.get(value.name, value.name)
     for weight in graph.initializer:
         weight.name = names.get(weight.name, weight.name)
-    for node in graph.node:
+    for node in _nodes(graph):
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
 
@@ -65,3 +68,12 @@ def set_axes(model: onnx.ModelProto, axes: Mapping[str, AxisNames]) -> None:
             else:
                 shape.dim.add(dim_param=axis)
     del model.graph.value_info[:]
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node, those inside branches and loops too: they read the outer graph's tensors."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _nodes(inner)

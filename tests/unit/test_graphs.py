@@ -71,6 +71,7 @@ def test_graph_and_configuration_are_compared(tiny: Model) -> None:
         (dataclasses.replace(wanted, name="z"), "inputs are z"),
         (dataclasses.replace(wanted, datatype="FP64"), "FP64 in the configuration"),
         (dataclasses.replace(wanted, dims=(65,)), "[-1, 65] in the configuration"),
+        (dataclasses.replace(wanted, dims=(-1,)), "[-1, -1] in the configuration"),
         (dataclasses.replace(wanted, dims=(64, 1)), "[-1, 64, 1] in the configuration"),
     ):
         (found,) = differences(report, dataclasses.replace(config, inputs=(changed,)))
@@ -81,3 +82,37 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not a model at all")
     with pytest.raises(ModelError, match="no ONNX model"):
         inspect(tmp_path / "model.onnx")
+
+
+def test_a_datatype_that_cannot_travel(tmp_path: Path) -> None:
+    model = scaled()
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.COMPLEX64
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match="'y' is of type COMPLEX64"):
+        inspect(tmp_path / "model.onnx")
+
+
+def test_weights_read_only_inside_a_branch_are_kept_and_renamed() -> None:
+    tensor = helper.make_tensor_value_info
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node("Identity", ["w"], [f"{name}_y"])],
+            name,
+            [],
+            [tensor(f"{name}_y", TensorProto.FLOAT, [1])],
+        )
+        for name in ("then_branch", "else_branch")
+    }
+    graph = helper.make_graph(
+        [helper.make_node("If", ["flag"], ["y"], **branches)],
+        "branched",
+        [tensor("flag", TensorProto.BOOL, [])],
+        [tensor("y", TensorProto.FLOAT, [1])],
+        [numpy_helper.from_array(np.array([3.0], np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=3)
+    assert drop_unused_initializers(model) == 0
+    rename(model, {"w": "weight"})
+    drop_initializers_from_inputs(model)
+    assert model.ir_version == 4
+    onnx.checker.check_model(model, full_check=True)

