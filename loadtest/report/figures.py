@@ -70,7 +70,7 @@ def throughput_against_latency(summary: Summary) -> go.Figure:
                 y=heights,
                 mode="lines+markers+text",
                 text=[_point_label(p) for p in points],
-                textposition="top center",
+                textposition="bottom right",
                 textfont={"size": 11},
                 hovertext=[
                     f"<b>{escape(backend.label)}</b>, concurrency {p.concurrency}, {p.verdict}<br>"
@@ -83,8 +83,8 @@ def throughput_against_latency(summary: Summary) -> go.Figure:
             )
         )
     _lay_out(figure, height=460)
-    figure.update_xaxes(title="Throughput (inferences/s)", rangemode="tozero")
-    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **_log_axis(shown, 1.35))
+    figure.update_xaxes(title="Throughput (inferences/s)")
+    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **_log_axis(shown, 1.15))
     return figure
 
 
@@ -99,7 +99,7 @@ def latency_percentiles(summary: Summary) -> go.Figure:
         shared_yaxes=True,
         subplot_titles=[f"Concurrency {level}" for level in levels],
         horizontal_spacing=0.04,
-        vertical_spacing=0.2 / rows,
+        vertical_spacing=0.3 / rows,
     )
     shown: list[float] = []
     for index, level in enumerate(levels):
@@ -114,12 +114,12 @@ def latency_percentiles(summary: Summary) -> go.Figure:
                     col=index % columns + 1,
                 )
     _name_once(figure)
-    _lay_out(figure, height=120 + 230 * rows)
+    _lay_out(figure, height=110 + 250 * rows)
     # A category without any value would move to the end of its panel.
     figure.update_xaxes(categoryorder="array", categoryarray=list(SHOWN))
     figure.update_xaxes(range=[-0.35, len(SHOWN) - 0.65])
     figure.update_yaxes(**_log_axis(shown, 1.15))
-    figure.update_yaxes(title="Response time (ms, log scale)", col=1)
+    figure.update_yaxes(title="ms (log scale)", col=1)
     figure.update_annotations(font_size=13)
     return figure
 
@@ -166,7 +166,8 @@ def _styled(summary: Summary) -> list[tuple[BackendSummary, Style]]:
 
 
 def _point_label(point: Point) -> str:
-    return str(point.concurrency) + ("" if point.verdict == "VALID" else " ✕")
+    # The space keeps the text off the marker.
+    return f" {point.concurrency}" + ("" if point.verdict == "VALID" else " ✕")
 
 
 def _look(label: str, style: Style, points: Sequence[Point]) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def _look(label: str, style: Style, points: Sequence[Point]) -> dict[str, Any]:
         "line": {"color": style.colour, "width": 2},
         "marker": {
             "color": style.colour,
-            "size": 9,
+            "size": 8,
             "symbol": [style.symbol + ("" if p.verdict == "VALID" else "-open") for p in points],
             "line": {"color": style.colour, "width": 2},
         },
@@ -211,11 +212,19 @@ def _name_once(figure: go.Figure) -> None:
 
 
 def _log_axis(values: Sequence[float], headroom: float) -> dict[str, Any]:
-    """A log axis around ``values``, with ticks at 1, 2 and 5 while they do not crowd."""
+    """A log axis around ``values``; Plotly's own labels between decades would be bare digits."""
     if not values:
         return {"type": "log"}
-    low, high = math.log10(min(values) / 1.15), math.log10(max(values) * headroom)
-    return {"type": "log", "range": [low, high], "dtick": "D2" if high - low < 3 else 1}
+    low, high = min(values) / 1.15, max(values) * headroom
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) < 5 else (1,)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    return {
+        "type": "log",
+        "range": [math.log10(low), math.log10(high)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.12g}" for tick in ticks],
+    }
 
 
 def _lay_out(figure: go.Figure, *, height: int) -> None:

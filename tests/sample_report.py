@@ -1,0 +1,134 @@
+"""A run as a report must cope with: close rates, gaps, a failure, an exclusion, a hostile fact."""
+
+from __future__ import annotations
+
+from loadtest.analysis import rank
+from loadtest.results import (
+    BackendSummary,
+    Machine,
+    Manifest,
+    Parity,
+    Percentiles,
+    Point,
+    Settings,
+    Summary,
+    Wire,
+)
+
+CONCURRENCY = (1, 2, 4, 8)
+HOSTILE = "<script>alert('facts')</script>"
+EXCLUDED = "its answers differ from the reference: row 3 by 0.21 & more"
+REASONS = ("client-bound: the generator used 97% of its CPU (2 of 3 repeats)",)
+
+_RATES = {
+    "triton": (148.0, 171.2, 176.9, 177.5),
+    "onnxruntime": (161.3, 186.0, 189.8, 191.1),
+    "fastapi": (121.7, 149.4, 151.2, 143.9),
+}
+_FACTS = {
+    "triton": {"launcher": "wheel (nvidia-pytriton)", "server version": "2.51.0"},
+    "onnxruntime": {"server": "granian 2.5.0", "engine": "ONNX Runtime 1.24.0"},
+    "fastapi": {"server": "gunicorn 27.0, uvicorn 0.40, FastAPI 0.115", "note": HOSTILE},
+    "fastapi:torch": {},
+}
+
+
+def summary(*, complete: bool = True, winner: bool = True) -> Summary:
+    """Four backends: one point INVALID, one without a VALID repeat, one backend excluded."""
+    backends = tuple(_backend(label, spread=0.01 if winner else 0.2) for label in _FACTS)
+    return Summary(
+        manifest=_manifest(),
+        complete=complete,
+        planned_trials=48,
+        finished_trials=36 if complete else 20,
+        backends=backends,
+        ranking=rank(backends, exempt=frozenset()),
+    )
+
+
+def _backend(label: str, *, spread: float) -> BackendSummary:
+    excluded = label not in _RATES
+    return BackendSummary(
+        label=label,
+        facts=_FACTS[label],
+        warnings=("shared memory is small: 64 MB free",) if label == "triton" else (),
+        parity=Parity(
+            passed=not excluded,
+            rows=16,
+            largest_difference=0.21 if excluded else 2.4e-7,
+            tolerance="relative 0.0001, absolute 1e-05",
+            detail="row 3 differs" if excluded else "",
+        ),
+        start_s=4.21,
+        excluded=EXCLUDED if excluded else None,
+        points=() if excluded else tuple(_point(label, n, spread) for n in CONCURRENCY),
+    )
+
+
+def _point(label: str, concurrency: int, spread: float) -> Point:
+    """FastAPI's last point is INVALID; Triton's has no VALID repeat at all."""
+    rate = _RATES[label][CONCURRENCY.index(concurrency)]
+    middle = concurrency / rate * 1e3
+    empty = label == "triton" and concurrency == 8
+    invalid = empty or (label == "fastapi" and concurrency == 8)
+    few = label == "fastapi" and concurrency == 1
+    times = Percentiles(
+        p50=middle,
+        p90=middle * 1.12,
+        p95=middle * 1.2,
+        p99=None if few else middle * 1.55,
+        p99_9=middle * 2.1 if label == "onnxruntime" else None,
+    )
+    nothing = Percentiles(p50=None, p90=None, p95=None, p99=None, p99_9=None)
+    return Point(
+        scenario="closed",
+        concurrency=concurrency,
+        repeats=3,
+        samples=0 if empty else 430 if few else round(rate * 12),
+        requests_per_s=None if empty else rate,
+        inferences_per_s=None if empty else rate,
+        inferences_per_s_range=None if empty else (rate * (1 - spread), rate * (1 + spread)),
+        response_time_ms=nothing if empty else times,
+        service_time_ms=nothing if empty else times,
+        largest_response_ms=None if empty else middle * 2.3,
+        outcomes={"ok": round(rate * 12), "wrong_answer": 9 if empty else 0},
+        client_cpu=None if empty else 0.08 if not invalid else 0.97,
+        server_cpu=None if empty else 0.93,
+        server_rss_bytes=None if empty else 412_000_000,
+        verdict="INVALID" if invalid else "VALID",
+        reasons=("9 wrong answers (3 of 3 repeats)",) if empty else REASONS if invalid else (),
+        notes=("1 request was slow to connect",) if few else (),
+    )
+
+
+def _manifest() -> Manifest:
+    return Manifest(
+        created="2026-05-01T12:00:00+02:00",
+        command="infersweep compare --model image_classifier --seed 1",
+        infersweep_version="0.1.0",
+        commit="0123456789ab",
+        machine=Machine(
+            hostname="bench-1",
+            os="Ubuntu 24.04, Linux 6.8",
+            python="3.12.4",
+            cpu_model="Example CPU 3 GHz",
+            usable_cpus=4,
+            cpu_source="affinity",
+            memory_bytes=16_000_000_000,
+        ),
+        versions={"onnxruntime": "1.24.0", "numpy": "2.3.1", "locust": "2.40.0"},
+        settings=Settings(
+            model="image_classifier",
+            backends=tuple(_FACTS),
+            concurrency=CONCURRENCY,
+            duration_s=4.0,
+            repeats=3,
+            timeout_s=10.0,
+            seed=1,
+            server_cpus=(0, 1, 2),
+            client_cpus=(3,),
+        ),
+        model_version=1,
+        model_sha256="5f" * 32,
+        wire=Wire(request_bytes=602_248),
+    )
