@@ -105,8 +105,8 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
         _figure(
             "throughput-latency",
             "Throughput against response time",
-            "Right and low is better; the axes do not start at zero. The number at a point is its concurrency; "
-            f"hollow points with ✕ are INVALID.{lower}",
+            "Right and low is better; the axes do not start at zero. The number at a point "
+            f"is its concurrency; hollow points with ✕ are INVALID.{lower}",
             f"Scatter plot of inferences per second against {name} response time.",
             figures.throughput_against_latency(summary),
         ),

@@ -62,7 +62,10 @@ def _cells(point: Point) -> list[str]:
         str(point.concurrency),
         rate(point.inferences_per_s),
         rate_range(point.inferences_per_s_range),
-        *(milliseconds(value) for value in (times.p50, times.p95, times.p99)),
+        *(
+            "too few" if value is None else milliseconds(value)
+            for value in (times.p50, times.p95, times.p99)
+        ),
         share(point.client_cpu),
         "[green]VALID[/]" if point.verdict == "VALID" else "[red]INVALID[/]",
     ]

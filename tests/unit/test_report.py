@@ -216,6 +216,7 @@ def test_the_terminal_shows_every_verdict_and_reason() -> None:
     assert len(re.findall(r"\bVALID\b", text)) == 10
     assert "triton at concurrency 8 is INVALID: 9 wrong answers" in text
     assert "fastapi:torch was left out: its answers differ" in text
+    assert text.count("too few") == 4
     assert text.index("onnxruntime") < text.index("triton")
 
 
