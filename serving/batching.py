@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from serving.errors import ServerError
 from serving.models.config import ModelConfig
 from serving.protocol import Array
 
@@ -24,7 +25,7 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class QueueFullError(Exception):
-    """The queue has reached its limit; the client should come back later."""
+    """The queue takes no more, being full or closed; the client should come back later."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,19 @@ class Batcher:
         config: batch limit and delay; without dynamic batching every request runs alone.
         instances: one ``run`` callable per instance, each called by one thread only.
         queue_limit: requests that may wait; more are refused.
+        on_batch: told the rows of each batch that was computed, from the instance's thread.
     """
 
-    def __init__(self, config: ModelConfig, instances: Sequence[Run], *, queue_limit: int) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        instances: Sequence[Run],
+        *,
+        queue_limit: int,
+        on_batch: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._batched = config.batched
+        self._on_batch = on_batch
         self._batching = config.dynamic_batching if config.batched else None
         self._max_rows = config.max_batch_size if self._batching else 1
         self._limit = queue_limit
@@ -82,8 +93,10 @@ class Batcher:
         shapes = tuple((name, array.shape[1:]) for name, array in inputs.items())
         request = _Waiting(inputs, rows, shapes, time.monotonic_ns())
         with self._changed:
-            if self._closed or len(self._waiting) >= self._limit:
-                raise QueueFullError(f"{len(self._waiting)} requests are waiting already")
+            if self._closed:
+                raise QueueFullError("the server is shutting down")
+            if len(self._waiting) >= self._limit:
+                raise QueueFullError(f"{self._limit} requests are waiting already")
             self._waiting.append(request)
             self._changed.notify()
         return request.future
@@ -102,7 +115,7 @@ class Batcher:
 
     def _serve(self, run: Run) -> None:
         while batch := self._next_batch():
-            _run_batch(run, batch)
+            self._run_batch(run, batch)
 
     def _next_batch(self) -> list[_Waiting]:
         """Requests that belong together; empty when the batcher is closed and drained."""
@@ -140,41 +153,55 @@ class Batcher:
             else:
                 kept.append(request)
         self._waiting.extendleft(reversed(kept))
+        if self._waiting:
+            # Their wake-up may have gone to this thread; another instance can serve them now.
+            self._changed.notify()
         return batch
 
-
-def _run_batch(run: Run, batch: Sequence[_Waiting]) -> None:
-    """Compute and hand out answers. When a batch fails, each request is tried alone, so that only
-    the one at fault fails.
-    """
-    live = [request for request in batch if request.future.set_running_or_notify_cancel()]
-    if not live:
-        return
-    try:
-        _compute(run, live)
-    except Exception as error:
-        if len(live) == 1:
-            live[0].future.set_exception(error)
+    def _run_batch(self, run: Run, batch: Sequence[_Waiting]) -> None:
+        """Compute and hand out answers. When a batch fails, each request is tried alone, so that
+        only the one at fault fails.
+        """
+        live = [request for request in batch if request.future.set_running_or_notify_cancel()]
+        if not live:
             return
-        for request in live:
-            try:
-                _compute(run, [request])
-            except Exception as own:
-                request.future.set_exception(own)
+        try:
+            self._compute(run, live)
+        except Exception as error:
+            if len(live) == 1:
+                live[0].future.set_exception(error)
+                return
+            for request in live:
+                try:
+                    self._compute(run, [request])
+                except Exception as own:
+                    request.future.set_exception(own)
+
+    def _compute(self, run: Run, requests: Sequence[_Waiting]) -> None:
+        started_ns = time.monotonic_ns()
+        outputs = run(_joined(requests))
+        compute_ns = time.monotonic_ns() - started_ns
+        rows = sum(request.rows for request in requests)
+        if self._batched:
+            _require_rows(outputs, rows)
+        self._on_batch(rows)
+        at = 0
+        for request in requests:
+            own = outputs
+            if len(requests) > 1:
+                own = {name: array[at : at + request.rows] for name, array in outputs.items()}
+            at += request.rows
+            request.future.set_result(Answer(own, started_ns - request.since_ns, compute_ns, rows))
 
 
-def _compute(run: Run, requests: Sequence[_Waiting]) -> None:
-    started_ns = time.monotonic_ns()
-    outputs = run(_joined(requests))
-    compute_ns = time.monotonic_ns() - started_ns
-    rows = sum(request.rows for request in requests)
-    at = 0
-    for request in requests:
-        own = outputs
-        if len(requests) > 1:
-            own = {name: array[at : at + request.rows] for name, array in outputs.items()}
-        at += request.rows
-        request.future.set_result(Answer(own, started_ns - request.since_ns, compute_ns, rows))
+def _require_rows(outputs: Mapping[str, Array], rows: int) -> None:
+    """Slices of an output with other rows would be wrong or empty, and nobody would be told."""
+    for name, array in outputs.items():
+        if array.shape[:1] != (rows,):
+            raise ServerError(
+                f"output {name!r} has shape {list(array.shape)} for a batch of {rows}",
+                hint="The model does not batch: set max_batch_size to 0 in its config.pbtxt.",
+            )
 
 
 def _joined(requests: Sequence[_Waiting]) -> Mapping[str, Array]:

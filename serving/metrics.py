@@ -21,19 +21,29 @@ class Metric:
     name: str
     kind: str
     help: str
+    unit: str
     labels: tuple[str, ...] = LABELS
     buckets: tuple[float, ...] = ()
 
 
-REQUESTS = Metric("infersweep_requests", "counter", "Requests by outcome", (*LABELS, "outcome"))
+REQUESTS = Metric(
+    "infersweep_requests", "counter", "Requests by outcome", "requests", (*LABELS, "outcome")
+)
 QUEUE = Metric(
-    "infersweep_queue_seconds", "histogram", "Time a request waited", buckets=PHASE_BUCKETS_S
+    "infersweep_queue_seconds",
+    *("histogram", "Time a request waited", "seconds"),
+    buckets=PHASE_BUCKETS_S,
 )
 COMPUTE = Metric(
-    "infersweep_compute_seconds", "histogram", "Time inside the session", buckets=PHASE_BUCKETS_S
+    "infersweep_compute_seconds",
+    *("histogram", "Time a request's batch was inside the session", "seconds"),
+    buckets=PHASE_BUCKETS_S,
 )
-BATCH_ROWS = Metric("infersweep_batch_rows", "histogram", "Rows per batch", buckets=BATCH_BUCKETS)
-IN_FLIGHT = Metric("infersweep_in_flight", "gauge", "Requests being answered")
+BATCH_ROWS = Metric(
+    "infersweep_batch_rows", "histogram", "Rows of each batch", "rows", buckets=BATCH_BUCKETS
+)
+IN_FLIGHT = Metric("infersweep_in_flight", "gauge", "Requests being answered", "requests")
+OUTCOMES = ("ok", "client_fault", "refused", "server_fault")
 METRICS = (REQUESTS, QUEUE, COMPUTE, BATCH_ROWS, IN_FLIGHT)
 
 
@@ -43,16 +53,16 @@ class ServerMetrics:
     def __init__(self, model: str, version: int) -> None:
         self._registry = CollectorRegistry()
         labels = (model, str(version))
-        self._labels = labels
-        self._requests = Counter(*_described(REQUESTS), registry=self._registry)
+        requests = Counter(*_described(REQUESTS), registry=self._registry)
+        self._outcomes = {outcome: requests.labels(*labels, outcome) for outcome in OUTCOMES}
         self.queue = self._histogram(QUEUE).labels(*labels)
         self.compute = self._histogram(COMPUTE).labels(*labels)
         self.batch_rows = self._histogram(BATCH_ROWS).labels(*labels)
         self.in_flight = Gauge(*_described(IN_FLIGHT), registry=self._registry).labels(*labels)
 
     def count(self, outcome: str) -> None:
-        """One request ended as ``ok``, ``client_fault``, ``refused`` or ``server_fault``."""
-        self._requests.labels(*self._labels, outcome).inc()
+        """One request ended as one of ``OUTCOMES``."""
+        self._outcomes[outcome].inc()
 
     def exposition(self) -> bytes:
         """Prometheus text format."""

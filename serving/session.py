@@ -10,11 +10,12 @@ import os
 from collections.abc import Mapping
 
 import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from serving.errors import MachineError, ModelError, ServerError
 from serving.models.config import ModelConfig
 from serving.models.repository import Model
-from serving.protocol import Array
+from serving.protocol import Array, ProtocolError
 from serving.providers import PROVIDERS, require_provider
 
 _LOG_ERRORS_ONLY = 3
@@ -33,6 +34,7 @@ class Session:
         """Output name to array, in the configuration's order.
 
         Raises:
+            ProtocolError: the graph refuses these inputs, such as a length on a free axis.
             ServerError: the session was made before this process was forked; its threads stayed
                 behind, so parallel execution and deletion would hang.
         """
@@ -41,7 +43,10 @@ class Session:
                 f"a session of process {self._owner} was used in process {os.getpid()}",
                 hint="Open sessions after the fork, one in each worker.",
             )
-        arrays = self._session.run(self._names, dict(inputs))
+        try:
+            arrays = self._session.run(self._names, dict(inputs))
+        except InvalidArgument as error:
+            raise ProtocolError(f"the model refuses its inputs: {error}") from None
         return dict(zip(self._names, arrays, strict=True))
 
 
@@ -62,7 +67,9 @@ def open_session(model: Model, *, intra_op_threads: int | None = None) -> Sessio
     # A thread that spins between operators takes the core that the next request needs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = onnxruntime.InferenceSession(str(model.file), options, providers=[provider])
+        session = onnxruntime.InferenceSession(
+            str(model.file), options, providers=[provider], enable_fallback=0
+        )
     except Exception as error:
         # ONNX Runtime's exceptions share no base class.
         raise ModelError(

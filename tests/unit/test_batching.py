@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from serving.batching import Batcher, QueueFullError
+from serving.errors import ServerError
 from serving.models.config import DynamicBatching, ModelConfig, TensorSpec
 from serving.protocol import Array
 
@@ -129,3 +130,72 @@ def test_a_cancelled_request_costs_no_inference(gate: Gate) -> None:
     gate.open.set()
     batcher.close()
     assert gate.batches == [1]
+
+
+def test_two_shapes_run_side_by_side_on_two_instances() -> None:
+    release, started = threading.Event(), threading.Semaphore(0)
+
+    def run(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        started.release()
+        assert release.wait(10)
+        return {"y": inputs["x"]}
+
+    batcher = Batcher(config(most=2), [run, run], queue_limit=9)
+    for width in (1, 2, 1, 2):
+        batcher.submit(row(1.0, width), 1)
+    assert started.acquire(timeout=10)
+    assert started.acquire(timeout=10)
+    release.set()
+    batcher.close()
+
+
+def test_an_output_without_its_rows_is_an_error_not_an_empty_answer(gate: Gate) -> None:
+    gate.open.set()
+    batcher = Batcher(config(), [lambda _: {"y": np.zeros((1, 3))}], queue_limit=9)
+    with pytest.raises(ServerError, match=r"shape \[1, 3\] for a batch of 2"):
+        batcher.submit(row(1.0, rows=2), 2).result(10)
+    batcher.close()
+
+
+def test_a_model_without_a_batch_axis_runs_alone(gate: Gate) -> None:
+    batcher = Batcher(config(batching=False, most=0), [gate], queue_limit=9)
+    blocked(gate, batcher)
+    futures = [batcher.submit({"x": np.full(n, 1.0)}, 1) for n in (3, 3, 4)]
+    gate.open.set()
+    assert [future.result(10).outputs["y"].shape for future in futures] == [(3,), (3,), (4,)]
+    batcher.close()
+
+
+def test_a_preferred_size_leaves_before_the_delay(gate: Gate) -> None:
+    spec = (TensorSpec("x", "FP32", (-1,)),)
+    batching = DynamicBatching(3_600 * 10**9, (2,))
+    model = ModelConfig("m", "onnxruntime", 8, spec, spec, dynamic_batching=batching)
+    batcher = Batcher(model, [gate], queue_limit=9)
+    gate.open.set()
+    futures = [batcher.submit(row(1.0), 1) for _ in range(2)]
+    assert [future.result(10).batch_rows for future in futures] == [2, 2]
+    batcher.close()
+
+
+def test_durations_and_batches_are_reported(gate: Gate) -> None:
+    seen: list[int] = []
+    batcher = Batcher(config(), [gate], queue_limit=9, on_batch=seen.append)
+    blocked(gate, batcher)
+    futures = [batcher.submit(row(1.0), 1) for _ in range(3)]
+    gate.open.set()
+    answers = [future.result(10) for future in futures]
+    assert all(answer.queue_ns > 0 and answer.compute_ns > 0 for answer in answers)
+    assert answers[0].queue_ns >= answers[-1].queue_ns
+    batcher.close()
+    assert seen == [1, 3]
+
+
+def test_a_closed_batcher_finishes_its_queue_and_takes_no_more(gate: Gate) -> None:
+    batcher = Batcher(config(), [gate], queue_limit=9)
+    blocked(gate, batcher)
+    queued = batcher.submit(row(2.0), 1)
+    gate.open.set()
+    batcher.close()
+    assert float(queued.result(0).outputs["y"][0, 0]) == 4.0
+    with pytest.raises(QueueFullError, match="shutting down"):
+        batcher.submit(row(1.0), 1)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from google.protobuf import json_format
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from serving.batching import Batcher, QueueFullError
 from serving.metrics import ServerMetrics
@@ -30,8 +33,9 @@ SERVER_METADATA = {
     "version": "1",
     "extensions": ["binary_tensor_data", "model_configuration"],
 }
-MODEL_PREFIX = "/v2/models/"
 JSON = (("content-type", "application/json"),)
+BINARY = ("content-type", "application/octet-stream")
+RETRY = ("retry-after", "1")
 
 
 @dataclass(frozen=True)
@@ -62,46 +66,43 @@ class Application:
     def __post_init__(self) -> None:
         self.config = self.model.config
         self.version = self.model.version
-        sessions = [open_session(self.model) for _ in range(self.config.instances)]
-        self.batcher = Batcher(
-            self.config, [session.run for session in sessions], queue_limit=self.limits.queue
-        )
         self.metrics = ServerMetrics(self.config.name, self.version)
         self.in_flight = 0
+        sessions = [open_session(self.model) for _ in range(self.config.instances)]
+        self.batcher = Batcher(
+            self.config,
+            [session.run for session in sessions],
+            queue_limit=self.limits.queue,
+            on_batch=self.metrics.batch_rows.observe,
+        )
+        folder = f"/v2/models/{quote(self.config.name)}"
+        self._places = (folder, f"{folder}/versions/{self.version}")
+        self._infer_paths = frozenset(f"{place}/infer" for place in self._places)
+        self._pages = self._all_pages()
+
+    def refusal(self, method: str, path: str) -> Answer | None:
+        """Why this cannot be asked for, or ``None`` when it can."""
+        if path in self._infer_paths:
+            allowed: tuple[str, ...] = ("POST",)
+        elif path in self._pages:
+            allowed = ("GET", "HEAD")
+        else:
+            served = f"model {self.config.name!r} version {self.version}"
+            return _fault(404, f"there is nothing at {path}; this server has {served}")
+        if method in allowed:
+            return None
+        return _fault(405, f"{path} takes {allowed[0]}, not {method}", ("allow", allowed[0]))
+
+    def too_large(self) -> Answer:
+        """The refusal of a body above the limit."""
+        return _fault(413, f"the body is larger than the limit of {self.limits.body_bytes} bytes")
 
     def get(self, path: str) -> Answer:
-        """Health, metadata, configuration and metrics."""
-        health = Answer(200 if self.ready else 503)
-        if path.startswith(MODEL_PREFIX):
-            action, refusal = self._route(path)
-            pages: dict[str, Callable[[], Answer]] = {
-                "": lambda: _json(self._metadata()),
-                "ready": lambda: health,
-                "config": lambda: _json(self._configuration()),
-            }
-            if refusal:
-                return refusal
-        else:
-            action = path.rstrip("/")
-            pages = {
-                "/v2/health/live": lambda: Answer(200),
-                "/v2/health/ready": lambda: health,
-                "/v2": lambda: _json(SERVER_METADATA),
-                "/metrics": self._metrics,
-            }
-        page = pages.get(action)
-        return page() if page else _fault(404, f"there is nothing at {path}")
+        """Health, metadata, configuration and metrics; ``path`` has passed ``refusal``."""
+        return self._pages[path]()
 
-    async def post(self, path: str, header_length: str | None, body: bytes) -> Answer:
-        """Inference; a fault of the client is a 4xx, a full queue is a 503."""
-        action, refusal = self._route(path)
-        if refusal:
-            return refusal
-        if action != "infer":
-            return _fault(404, f"there is nothing to post to at {path}")
-        if len(body) > self.limits.body_bytes:
-            limit = self.limits.body_bytes
-            return _fault(413, f"the body has {len(body)} bytes, the limit is {limit}")
+    async def infer(self, header_length: str | None, body: bytes) -> Answer:
+        """Inference; a fault of the client is a 4xx, a full queue or a shutdown is a 503."""
         self.in_flight += 1
         self.metrics.in_flight.inc()
         try:
@@ -114,13 +115,16 @@ class Application:
 
     async def _guarded(self, header_length: str | None, body: bytes) -> tuple[str, Answer]:
         """Outcome class and reply; no exception leaves."""
+        if not self.ready:
+            return "refused", _fault(503, "the server is shutting down", RETRY)
         try:
             return "ok", await self._infer(header_length, body)
         except ProtocolError as error:
             return "client_fault", _fault(400, str(error))
         except QueueFullError as error:
-            return "refused", _fault(503, str(error), ("retry-after", "1"))
+            return "refused", _fault(503, str(error), RETRY)
         except Exception as error:
+            traceback.print_exception(error)
             return "server_fault", _fault(500, f"inference failed: {error}")
 
     async def _infer(self, header_length: str | None, body: bytes) -> Answer:
@@ -130,7 +134,6 @@ class Application:
         answer = await asyncio.wrap_future(self.batcher.submit(inputs, rows))
         self.metrics.queue.observe(answer.queue_ns / 1e9)
         self.metrics.compute.observe(answer.compute_ns / 1e9)
-        self.metrics.batch_rows.observe(answer.batch_rows)
         outputs = [
             Tensor(spec.name, spec.datatype, answer.outputs[spec.name])
             for spec in self.config.outputs
@@ -138,34 +141,39 @@ class Application:
         content, length = encode_response(self.config.name, self.version, request, outputs)
         if length is None:
             return Answer(200, content)
-        binary = ("content-type", "application/octet-stream")
-        return Answer(200, content, (binary, (HEADER_LENGTH.lower(), str(length))))
+        return Answer(200, content, (BINARY, (HEADER_LENGTH.lower(), str(length))))
 
-    def _route(self, path: str) -> tuple[str, Answer | None]:
-        """What of the model is wanted, and the refusal when there is no such model."""
-        name, _, rest = path.removeprefix(MODEL_PREFIX).partition("/")
-        version = str(self.version)
-        if rest.startswith("versions/"):
-            version, _, rest = rest.removeprefix("versions/").partition("/")
-        if name != self.config.name or version != str(self.version):
-            served = f"{self.config.name!r} version {self.version}"
-            return rest, _fault(404, f"unknown model {name!r} version {version}; here is {served}")
-        return rest, None
+    def _all_pages(self) -> Mapping[str, Callable[[], Answer]]:
+        """What can be read, by path; each page of the model with and without its version."""
+        pages: dict[str, Callable[[], Answer]] = {
+            "/v2/health/live": lambda: Answer(200),
+            "/v2/health/ready": self._health,
+            "/v2": lambda: _json(SERVER_METADATA),
+            "/metrics": self._metrics,
+        }
+        for place in self._places:
+            pages[place] = lambda: _json(self._metadata())
+            pages[f"{place}/ready"] = self._health
+            pages[f"{place}/config"] = lambda: _json(self._configuration())
+        return pages
+
+    def _health(self) -> Answer:
+        return Answer(200 if self.ready else 503)
 
     def _configuration(self) -> dict[str, Any]:
         message = load_message(self.model.folder / "config.pbtxt")
         described: dict[str, Any] = json_format.MessageToDict(
-            message, preserving_proto_field_name=True
+            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
         return described
 
     def _metrics(self) -> Answer:
-        return Answer(200, self.metrics.exposition(), (("content-type", "text/plain"),))
+        return Answer(200, self.metrics.exposition(), (("content-type", CONTENT_TYPE_LATEST),))
 
     def _metadata(self) -> dict[str, Any]:
         return {
             "name": self.config.name,
-            "versions": [str(version) for version in self.model.versions],
+            "versions": [str(self.version)],
             "platform": "onnxruntime_onnx",
             "inputs": [self._describe(spec) for spec in self.config.inputs],
             "outputs": [self._describe(spec) for spec in self.config.outputs],
