@@ -1,25 +1,33 @@
-"""The null server: a reply depends on the request's JSON part only, so it is made once for each."""
+"""The null server: a reply depends on the request's JSON part only, so it is made once for each.
+
+It must cost less than any server that is measured, so that what it shows is the harness.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
+import sys
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from urllib.parse import quote
 
 import httptools
 import numpy as np
 import orjson
 import uvloop
 
+from serving.errors import InfersweepError
 from serving.models.config import ModelConfig, TensorSpec
 from serving.models.repository import Model
+from serving.process import require_free_port
 from serving.protocol import (
     HEADER_LENGTH,
     NUMPY_TYPES,
     Array,
-    InferRequest,
     ProtocolError,
     Tensor,
     decode_request,
@@ -28,16 +36,21 @@ from serving.protocol import (
 )
 from serving.validation import validate_inputs
 
+REMEMBERED_REPLIES = 1024
+_HEADER = HEADER_LENGTH.lower().encode()
+
 
 def zeros(config: ModelConfig, inputs: Mapping[str, Array]) -> list[Tensor]:
-    """Outputs of the declared shapes; a free axis has length 1, the batch axis the input's."""
-    rows = next(iter(inputs.values())).shape[0] if config.batched else 1
-    return [Tensor(spec.name, spec.datatype, _zero(config, spec, rows)) for spec in config.outputs]
+    """Outputs of the declared shapes; a free axis is as long as the first input's same axis."""
+    shape = next(iter(inputs.values())).shape
+    return [Tensor(spec.name, spec.datatype, _zero(config, spec, shape)) for spec in config.outputs]
 
 
-def _zero(config: ModelConfig, spec: TensorSpec, rows: int) -> Array:
-    dims = tuple(1 if axis == -1 else axis for axis in spec.dims)
-    shape = (rows, *dims) if config.batched else dims
+def _zero(config: ModelConfig, spec: TensorSpec, given: tuple[int, ...]) -> Array:
+    shape = tuple(
+        length if length != -1 else given[axis] if axis < len(given) else 1
+        for axis, length in enumerate(config.wire_dims(spec))
+    )
     array = np.zeros(shape, NUMPY_TYPES[spec.datatype])
     if spec.datatype == "BYTES":
         array.fill(b"")
@@ -45,61 +58,85 @@ def _zero(config: ModelConfig, spec: TensorSpec, rows: int) -> Array:
 
 
 class Replies:
-    """Whole HTTP replies, remembered by the request's JSON part."""
+    """Whole HTTP replies: all pages in advance, answers remembered by the request's JSON part."""
 
     def __init__(self, model: Model) -> None:
         self._config = model.config
         self._version = model.version
-        self._known: dict[bytes, bytes] = {}
+        folder = f"/v2/models/{quote(self._config.name)}"
+        places = (folder, f"{folder}/versions/{self._version}")
+        self._infer_paths = frozenset(f"{place}/infer".encode() for place in places)
+        self._pages = self._all_pages(places)
+        self._known: dict[tuple[bytes, int], bytes] = {}
 
-    def answer(self, method: bytes, path: bytes, header_length: str | None, body: bytes) -> bytes:
+    def answer(self, method: bytes, path: bytes, header_length: bytes, body: bytes) -> bytes:
+        if path not in self._infer_paths:
+            return self._page(method, path)
         if method != b"POST":
-            return self._describe(path.decode("latin-1"))
+            return _fault(405, f"{path.decode('latin-1')} takes POST")
         try:
-            length = parse_header_length(header_length)
-            key = body[:length] if length is not None else body
-            if key not in self._known:
-                self._known[key] = self._infer(body, length)
-            return self._known[key]
+            length = parse_header_length(header_length.decode("latin-1") or None)
+            # The size belongs to the key, or a cut body would pass for the whole one.
+            key = (body[:length], len(body))
+            reply = self._known.get(key)
+            return self._infer(key, body, length) if reply is None else reply
         except ProtocolError as error:
-            return _http(400, orjson.dumps({"error": str(error)}))
+            return _fault(400, str(error))
 
-    def _infer(self, body: bytes, length: int | None) -> bytes:
-        request: InferRequest = decode_request(body, length)
-        inputs = validate_inputs(self._config, request.inputs)
-        outputs = zeros(self._config, inputs)
+    def _infer(self, key: tuple[bytes, int], body: bytes, length: int | None) -> bytes:
+        request = decode_request(body, length)
+        outputs = zeros(self._config, validate_inputs(self._config, request.inputs))
         content, reply_length = encode_response(self._config.name, self._version, request, outputs)
         header = "" if reply_length is None else f"{HEADER_LENGTH}: {reply_length}\r\n"
-        return _http(200, content, header)
+        if len(self._known) >= REMEMBERED_REPLIES:
+            self._known.clear()
+        self._known[key] = _http(200, content, header)
+        return self._known[key]
 
-    def _describe(self, path: str) -> bytes:
-        model = f"/v2/models/{self._config.name}"
-        if path in ("/v2/health/live", "/v2/health/ready", f"{model}/ready"):
-            return _http(200, b"")
-        if path == "/v2":
-            server = {"name": "infersweep-null", "version": "1", "extensions": []}
-            return _http(200, orjson.dumps(server))
-        if path != model:
-            return _http(404, orjson.dumps({"error": f"there is nothing at {path}"}))
-        described = {
-            what: [
-                {
-                    "name": spec.name,
-                    "datatype": spec.datatype,
-                    "shape": list(self._config.wire_dims(spec)),
-                }
-                for spec in specs
-            ]
-            for what, specs in (("inputs", self._config.inputs), ("outputs", self._config.outputs))
+    def _page(self, method: bytes, path: bytes) -> bytes:
+        text = path.decode("latin-1")
+        if path not in self._pages:
+            return _fault(404, f"there is nothing at {text}")
+        if method not in (b"GET", b"HEAD"):
+            return _fault(405, f"{text} takes GET")
+        page = self._pages[path]
+        return page if method == b"GET" else page.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+    def _all_pages(self, places: tuple[str, ...]) -> dict[bytes, bytes]:
+        healthy = _http(200, b"")
+        server = {"name": "infersweep-null", "version": "1", "extensions": ["binary_tensor_data"]}
+        pages = {
+            b"/v2": _http(200, orjson.dumps(server)),
+            b"/v2/health/live": healthy,
+            b"/v2/health/ready": healthy,
         }
-        names = {"name": self._config.name, "versions": [str(self._version)], "platform": "null"}
-        return _http(200, orjson.dumps({**names, **described}))
+        for place in places:
+            pages[place.encode()] = _http(200, orjson.dumps(self._metadata()))
+            pages[f"{place}/ready".encode()] = healthy
+        return pages
+
+    def _metadata(self) -> dict[str, Any]:
+        return {
+            "name": self._config.name,
+            "versions": [str(self._version)],
+            "platform": "null",
+            "inputs": [self._describe(spec) for spec in self._config.inputs],
+            "outputs": [self._describe(spec) for spec in self._config.outputs],
+        }
+
+    def _describe(self, spec: TensorSpec) -> dict[str, Any]:
+        shape = list(self._config.wire_dims(spec))
+        return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
+
+
+def _fault(status: int, text: str) -> bytes:
+    return _http(status, orjson.dumps({"error": text}))
 
 
 def _http(status: int, body: bytes, headers: str = "") -> bytes:
     kind = "application/octet-stream" if headers else "application/json"
     head = (
-        f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
         f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     )
     return head.encode("latin-1") + body
@@ -121,49 +158,60 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
             raise
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            self._transport.write(_fault(400, f"this is not HTTP/1.1: {error}"))
             self._transport.close()
 
     def on_message_begin(self) -> None:
         self._parts: list[bytes] = []
         self._path = b""
-        self._header_length: str | None = None
+        self._header_length = b""
 
     def on_url(self, url: bytes) -> None:
         self._path += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == HEADER_LENGTH.lower().encode():
-            self._header_length = value.decode("latin-1")
+        if name.lower() == _HEADER:
+            self._header_length = value
 
     def on_body(self, body: bytes) -> None:
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        reply = self._replies.answer(
-            self._parser.get_method(), self._path, self._header_length, body
-        )
-        self._transport.write(reply)
+        method = self._parser.get_method()
+        self._transport.write(self._replies.answer(method, self._path, self._header_length, body))
         if not self._parser.should_keep_alive():
             self._transport.close()
 
 
 async def _serve(replies: Replies, host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
     server = await loop.create_server(lambda: Connection(replies), host, port, backlog=1024)
-    await server.serve_forever()
+    # Nothing is ever in flight between two events, so there is nothing to drain.
+    await stopping.wait()
+    server.close()
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m serving.backends.null")
     parser.add_argument("--repository", type=Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     asked = parser.parse_args()
-    uvloop.run(_serve(Replies(Model(asked.repository, asked.model)), asked.host, asked.port))
+    try:
+        require_free_port(asked.port, asked.host)
+        replies = Replies(Model(asked.repository, asked.model))
+    except InfersweepError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    uvloop.run(_serve(replies, asked.host, asked.port))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
