@@ -4,7 +4,7 @@ MODEL ?= image_classifier
 BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
-.PHONY: compare test check setup format clean
+.PHONY: compare test check setup format bench bench-models clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
@@ -23,6 +23,11 @@ format: .venv/.ready
 	$(RUN)/ruff format .
 
 setup: .venv/.ready
+
+bench: bench-models
+
+bench-models: .venv/.ready
+	$(RUN)/python -m benchmarks.normalise
 
 .venv/.ready: bootstrap.py pyproject.toml constraints.txt
 	@$(PYTHON) bootstrap.py
