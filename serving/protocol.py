@@ -325,8 +325,7 @@ def _from_binary(blob: memoryview, label: str, datatype: str, shape: tuple[int, 
 
 def _bytes_elements(blob: memoryview, label: str, count: int) -> Array:
     """Split length-prefixed elements: four bytes, little endian, then that many bytes."""
-    elements: list[bytes] = []
-    at = 0
+    elements, at = [], 0
     while at < len(blob):
         if at + 4 > len(blob):
             raise ProtocolError(f"{label}: {len(blob) - at} bytes where a 4-byte length belongs")

@@ -10,6 +10,7 @@ import pytest
 
 from serving.errors import MachineError, ServerError
 from serving.models.repository import Model
+from serving.protocol import ProtocolError
 from serving.providers import PROVIDERS, loadable_providers, require_provider
 from serving.session import open_session
 
@@ -46,3 +47,51 @@ def test_a_session_does_not_cross_a_fork(tiny: Model, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "getpid", lambda: here + 1)
     with pytest.raises(ServerError, match="after the fork"):
         session.run(inputs)
+
+
+def test_a_forked_child_is_refused_and_may_open_its_own(tiny: Model) -> None:
+    session = open_session(tiny)
+    inputs = {"x": np.zeros((1, 64), np.float32)}
+    session.run(inputs)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            session.run(inputs)
+        except ServerError:
+            status = 0 if list(open_session(tiny).run(inputs)) == ["y"] else 2
+        finally:
+            # Not ``exit``: deleting the parent's session here could hang.
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_threads_are_stated_and_no_fallback_is_left(
+    tiny: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, object] = {}
+
+    class Recorded:
+        def __init__(self, _: str, options: onnxruntime.SessionOptions, **more: object) -> None:
+            seen.update(
+                more, intra=options.intra_op_num_threads, inter=options.inter_op_num_threads
+            )
+            seen["spin"] = options.get_session_config_entry("session.intra_op.allow_spinning")
+
+        def get_providers(self) -> list[str]:
+            return [PROVIDERS["cpu"]]
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Recorded)
+    assert open_session(tiny, intra_op_threads=3).provider == PROVIDERS["cpu"]
+    assert seen == {
+        "providers": [PROVIDERS["cpu"]],
+        "enable_fallback": 0,
+        "intra": 3,
+        "inter": 1,
+        "spin": "0",
+    }
+
+
+def test_a_shape_that_the_graph_refuses_is_the_clients_fault(tiny: Model) -> None:
+    with pytest.raises(ProtocolError, match="refuses"):
+        open_session(tiny).run({"x": np.zeros((1, 63), np.float32)})
