@@ -247,7 +247,8 @@ class ResultsFolder:
     """Reads and writes one results folder. Every write is whole or absent."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        # Absolute, since the generator runs in another folder.
+        self.path = path.absolute()
 
     @property
     def logs(self) -> Path:

@@ -88,11 +88,7 @@ def run(
             concurrency or (QUICK_CONCURRENCY if quick else CONCURRENCY), "--concurrency"
         ),
         duration_s=require_positive(
-            DURATION_S
-            if duration is None and not quick
-            else QUICK_DURATION_S
-            if duration is None
-            else duration,
+            (QUICK_DURATION_S if quick else DURATION_S) if duration is None else duration,
             "--duration",
         ),
         repeats=int(require_positive(repeats, "--repeats")),

@@ -55,15 +55,19 @@ def short(**changes: object) -> Settings:
     return settings(**{"concurrency": (2,), "duration_s": 1.0, "repeats": 1, **changes})
 
 
-def kill_soon(name: str) -> None:
-    """SIGKILL the server that this test started, a moment after its trial began."""
+WINDOW_S, KILL_AFTER_S = 5.0, 4.0
+"""Late enough for a slow generator to have begun its window, early enough for a fast one."""
+
+
+def kill_soon(word: str) -> None:
+    """SIGKILL the newest process of this test whose command has ``word``, inside the window."""
 
     def kill() -> None:
         own = psutil.Process().children(recursive=True)
-        servers = [p for p in own if any(name in word for word in p.cmdline())]
-        os.kill(servers[0].pid, signal.SIGKILL)
+        servers = [p for p in own if any(word in part for part in p.cmdline())]
+        os.kill(servers[-1].pid, signal.SIGKILL)
 
-    threading.Timer(2.0, kill).start()
+    threading.Timer(KILL_AFTER_S, kill).start()
 
 
 def test_two_backends_are_measured_and_their_classes_add_up(tiny: Model, tmp_path: Path) -> None:
@@ -78,14 +82,14 @@ def test_two_backends_are_measured_and_their_classes_add_up(tiny: Model, tmp_pat
         assert point.outcomes["ok"] > 100
     for trial in listener.trials:
         assert trial.sent == sum(trial.outcomes.values()) == trial.outcomes["ok"]
-        assert trial.mean_in_flight == pytest.approx(2, rel=0.2)
+        assert 1 < trial.mean_in_flight <= 2.02
 
 
 def test_a_killed_server_gives_an_invalid_trial_and_the_sweep_goes_on(
     tiny: Model, tmp_path: Path
 ) -> None:
     listener = Listener({"repeat 1": lambda: kill_soon("serving.backends.onnxruntime")})
-    asked = short(backends=("onnxruntime",), concurrency=(1, 2), duration_s=2.0)
+    asked = short(backends=("onnxruntime",), concurrency=(1, 2), duration_s=WINDOW_S)
     found = sweep(tiny, tmp_path / "out", listener, asked)
     first, second = listener.trials
     assert first.verdict == "INVALID"
@@ -98,13 +102,8 @@ def test_a_killed_server_gives_an_invalid_trial_and_the_sweep_goes_on(
 
 
 def test_a_killed_worker_is_told_although_gunicorn_replaces_it(tiny: Model, tmp_path: Path) -> None:
-    def kill_worker() -> None:
-        own = psutil.Process().children(recursive=True)
-        gunicorn = [p for p in own if any("gunicorn" in word for word in p.cmdline())]
-        os.kill(gunicorn[-1].pid, signal.SIGKILL)
-
-    listener = Listener({"repeat 1": lambda: threading.Timer(2.0, kill_worker).start()})
-    sweep(tiny, tmp_path / "out", listener, short(backends=("fastapi",), duration_s=2.0))
+    listener = Listener({"repeat 1": lambda: kill_soon("gunicorn")})
+    sweep(tiny, tmp_path / "out", listener, short(backends=("fastapi",), duration_s=WINDOW_S))
     (trial,) = listener.trials
     assert trial.verdict == "INVALID"
     assert any("server process(es) died" in reason for reason in trial.reasons)
