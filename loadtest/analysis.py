@@ -254,7 +254,6 @@ def summarise(
             )
         )
     per_backend = len(settings.concurrency) * settings.repeats
-    planned = per_backend * len(settings.backends)
     missing = sum(
         per_backend - sum(trial.backend == backend.label for trial in trials)
         for backend in backends
@@ -263,7 +262,7 @@ def summarise(
     return Summary(
         manifest=manifest,
         complete=missing == 0,
-        planned_trials=planned,
+        planned_trials=settings.planned_trials,
         finished_trials=len(trials),
         backends=tuple(backends),
         ranking=rank(backends, exempt),

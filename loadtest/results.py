@@ -71,6 +71,11 @@ class Settings(_Record):
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
 
+    @property
+    def planned_trials(self) -> int:
+        """Windows in the whole run, of every backend."""
+        return len(self.backends) * len(self.concurrency) * self.repeats
+
 
 class Wire(_Record):
     """How requests travel; runs that differ here are not ranked against each other."""

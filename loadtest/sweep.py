@@ -200,8 +200,7 @@ class Sweep:
         )
         self.folder.append_trial(trial, histograms)
         self._finished.add(trial.id)
-        planned_count = len(settings.backends) * len(settings.concurrency) * settings.repeats
-        self.listener.trial_done(trial, len(self._finished), planned_count)
+        self.listener.trial_done(trial, len(self._finished), settings.planned_trials)
 
     def _exclude(self, label: str, error: InfersweepError) -> None:
         known = self._records.get(label)

@@ -101,10 +101,6 @@ class Batcher:
             self._changed.notify()
         return request.future
 
-    @property
-    def pending(self) -> int:
-        return len(self._waiting)
-
     def close(self) -> None:
         """Finish what is queued, then end the threads."""
         with self._changed:

@@ -110,9 +110,10 @@ def _compare(
     _open(folder, model, settings, console)
     # Everything this process does from here on happens on the client's side.
     os.sched_setaffinity(0, settings.client_cpus)
-    planned = len(settings.backends) * len(settings.concurrency) * settings.repeats
     interrupted = False
-    with LiveDisplay(console, done=len(folder.read_trials()), planned=planned) as display:
+    with LiveDisplay(
+        console, done=len(folder.read_trials()), planned=settings.planned_trials
+    ) as display:
         try:
             Sweep(settings, model, usable_cpus, folder, display).run()
         except KeyboardInterrupt:

@@ -6,10 +6,11 @@ it means to Triton (https://github.com/triton-inference-server/common, ``model_c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as schema
@@ -87,6 +88,20 @@ class ModelConfig:
     def wire_dims(self, spec: TensorSpec) -> tuple[int, ...]:
         """The shape of ``spec`` as it travels, with a leading -1 when the model is batched."""
         return (-1, *spec.dims) if self.batched else spec.dims
+
+    def metadata(self, versions: Sequence[int], platform: str) -> dict[str, Any]:
+        """The protocol's answer to a model metadata request, shapes as they travel."""
+        return {
+            "name": self.name,
+            "versions": [str(version) for version in versions],
+            "platform": platform,
+            "inputs": [self._describe(spec) for spec in self.inputs],
+            "outputs": [self._describe(spec) for spec in self.outputs],
+        }
+
+    def _describe(self, spec: TensorSpec) -> dict[str, Any]:
+        shape = list(self.wire_dims(spec))
+        return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
 
     def _thread_count(self, key: str) -> int:
         text = self.parameters.get(key, "1")

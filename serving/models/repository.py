@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, load_config, load_message, render, with_placement
+from serving.models.weights import sha256_of
 
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "model_repository"
 MODEL_FILE = "model.onnx"
@@ -73,11 +73,7 @@ class Model:
 
     def sha256(self) -> str:
         """Checksum of the newest model file, in hexadecimal."""
-        digest = hashlib.sha256()
-        with self.file.open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-        return digest.hexdigest()
+        return sha256_of(self.file)
 
 
 def list_models(root: Path = DEFAULT_ROOT) -> tuple[Model, ...]:

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 
 from serving.backends.fastapi.engines import Engine, open_engine
 from serving.backends.fastapi.settings import Settings
-from serving.models.config import ModelConfig, TensorSpec
+from serving.models.config import ModelConfig
 from serving.models.repository import Model
 from serving.protocol import (
     HEADER_LENGTH,
@@ -64,17 +64,7 @@ class Worker:
         )
 
     def metadata(self) -> dict[str, Any]:
-        return {
-            "name": self.config.name,
-            "versions": [str(version) for version in self.model.versions],
-            "platform": "onnxruntime_onnx",
-            "inputs": [self._describe(spec) for spec in self.config.inputs],
-            "outputs": [self._describe(spec) for spec in self.config.outputs],
-        }
-
-    def _describe(self, spec: TensorSpec) -> dict[str, Any]:
-        shape = list(self.config.wire_dims(spec))
-        return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
+        return self.config.metadata(self.model.versions, "onnxruntime_onnx")
 
 
 def create_app() -> FastAPI:

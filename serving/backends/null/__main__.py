@@ -116,17 +116,7 @@ class Replies:
         return pages
 
     def _metadata(self) -> dict[str, Any]:
-        return {
-            "name": self._config.name,
-            "versions": [str(self._version)],
-            "platform": "null",
-            "inputs": [self._describe(spec) for spec in self._config.inputs],
-            "outputs": [self._describe(spec) for spec in self._config.outputs],
-        }
-
-    def _describe(self, spec: TensorSpec) -> dict[str, Any]:
-        shape = list(self._config.wire_dims(spec))
-        return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
+        return self._config.metadata([self._version], "null")
 
 
 def _fault(status: int, text: str) -> bytes:

@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from serving.batching import Batcher, QueueFullError
 from serving.metrics import ServerMetrics
-from serving.models.config import TensorSpec, load_message
+from serving.models.config import load_message
 from serving.models.repository import Model
 from serving.protocol import (
     HEADER_LENGTH,
@@ -171,17 +171,7 @@ class Application:
         return Answer(200, self.metrics.exposition(), (("content-type", CONTENT_TYPE_LATEST),))
 
     def _metadata(self) -> dict[str, Any]:
-        return {
-            "name": self.config.name,
-            "versions": [str(self.version)],
-            "platform": "onnxruntime_onnx",
-            "inputs": [self._describe(spec) for spec in self.config.inputs],
-            "outputs": [self._describe(spec) for spec in self.config.outputs],
-        }
-
-    def _describe(self, spec: TensorSpec) -> dict[str, Any]:
-        shape = list(self.config.wire_dims(spec))
-        return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
+        return self.config.metadata([self.version], "onnxruntime_onnx")
 
 
 def _json(value: Mapping[str, Any]) -> Answer:

@@ -8,7 +8,6 @@ or repeated data), so that environment holds NumPy 1 whatever this one holds.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -25,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from serving.errors import FetchError, MachineError
-from serving.models.weights import cache_folder
+from serving.models.weights import cache_folder, sha256_of
 
 PACKAGE = "nvidia-pytriton"
 PACKAGE_VERSION = "0.7.0"
@@ -267,8 +266,7 @@ def _fetch_wheel(folder: Path) -> Path:
         f"{PACKAGE}=={PACKAGE_VERSION}",
     )
     wheel = next(folder.glob("*.whl"))
-    with wheel.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    found = sha256_of(wheel)
     if found != WHEEL_SHA256[platform.machine()]:
         raise FetchError(
             f"{wheel.name} is not the file that was pinned: its SHA-256 is {found}",
