@@ -1,16 +1,16 @@
-"""From trials and histograms to points, verdicts and a ranking. Pure: files in, values out."""
+"""From trials and histograms to points and a ranking. Pure: files in, values out."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from hdrh.histogram import HdrHistogram
 
-from loadtest.recorder import merge
+from loadtest.confidence import Bounded, Samples
+from loadtest.histogram import merge
 from loadtest.results import (
     BackendRecord,
     BackendSummary,
@@ -18,129 +18,110 @@ from loadtest.results import (
     Manifest,
     Percentiles,
     Point,
+    Quantile,
     Rank,
     Ranking,
     Summary,
     Trial,
     Verdict,
+    Window,
 )
-from loadtest.trial import TrialOutput
 
-CONFIDENCE = 0.99
-CLIENT_CPU_LIMIT = 0.90
-IN_FLIGHT_LIMIT = 0.95
-FAILURE_LIMIT = 0.001
 LEAST_REPEATS_FOR_A_WINNER = 3
 """Three values all above three others happen by chance once in 6! / (3! 3!) = 20 orders."""
 
+QUANTILES = {
+    "p50": 0.5,
+    "p90": 0.9,
+    "p95": 0.95,
+    "p99": 0.99,
+    "p99_9": 0.999,
+    "p99_99": 0.9999,
+}
+_GIVEN_UP = ("timeout", "unfinished")
+_FAULTS = ("wrong_answer", "client_fault_4xx", "server_fault_5xx", "connection_error")
 _NS_PER_MS = 1e6
 
+N = TypeVar("N", int, float)
 
-def sample_floor(quantile: float) -> int:
-    """Fewest samples for an upper bound on ``quantile`` at 99% confidence.
 
-    With n samples the largest exceeds the quantile q with probability 1 - q**n (order statistics,
-    distribution-free): 44 for p90, 90 for p95, 459 for p99, 4,603 for p99.9.
+def _merged(windows: Iterable[Window], outcomes: Sequence[str]) -> HdrHistogram:
+    return merge(window[name] for window in windows for name in outcomes if name in window)
+
+
+def samples_of(windows: Sequence[Window], not_sent: int = 0) -> Samples:
+    """Right answers and waits that were given up, from the windows of one or more trials.
+
+    ``not_sent`` requests would have waited, nobody knows how long: they stand at the far end.
     """
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(quantile))
+    answered, given_up = _merged(windows, ["ok"]), _merged(windows, _GIVEN_UP)
+    each = [_merged([window], ["ok", *_GIVEN_UP]) for window in windows]
+    return Samples(answered, given_up, each, not_sent)
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """A verdict, the reasons for INVALID, and what a reader should know even so."""
-
-    verdict: Verdict
-    reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+def percentiles_ms(samples: Samples) -> Percentiles:
+    """Every percentile that the samples can bound."""
+    return Percentiles(**{name: _quantile(samples.percentile(q)) for name, q in QUANTILES.items()})
 
 
-def judge(
-    output: TrialOutput, *, concurrency: int, client_cpus: int, server_ended: str | None
-) -> Judgement:
-    """Whether one closed-loop window may be believed."""
-    reasons = [*_server_reasons(output, server_ended), *_answer_reasons(output)]
-    failed = output.sent - output.outcomes["ok"]
-    cpu = output.client_cpu_s / (client_cpus * output.window_s)
-    if cpu > CLIENT_CPU_LIMIT:
-        reasons.append(f"client-bound: the generator used {cpu:.0%} of its CPU")
-    # Users that pause after an error are not in flight, so the check needs a run without errors.
-    if not failed and output.mean_in_flight < IN_FLIGHT_LIMIT * concurrency:
-        reasons.append(
-            f"client-bound: {output.mean_in_flight:.2f} requests were in flight on average, "
-            f"not {concurrency}"
-        )
-    if output.outcomes["ok"] < sample_floor(0.5):
-        reasons.append(f"too few samples: {output.outcomes['ok']} right answers in the window")
-    return Judgement("INVALID" if reasons else "VALID", tuple(reasons))
+def _quantile(found: Bounded | None) -> Quantile | None:
+    if found is None:
+        return None
+    high_ms = None if found.high is None else found.high / _NS_PER_MS
+    return Quantile(
+        value_ms=found.value / _NS_PER_MS,
+        low_ms=found.low / _NS_PER_MS,
+        high_ms=high_ms,
+        at_least=found.at_least,
+    )
 
 
-def _server_reasons(output: TrialOutput, server_ended: str | None) -> Iterable[str]:
-    if server_ended:
-        yield f"the server {server_ended} during the trial"
-    elif output.lost_server_pids:
-        yield f"{len(output.lost_server_pids)} server process(es) died during the trial"
-
-
-def _answer_reasons(output: TrialOutput) -> Iterable[str]:
-    counts = output.outcomes
-    if counts["wrong_answer"]:
-        yield f"{counts['wrong_answer']} wrong answers"
-    lost = counts["connection_error"] + counts["unfinished"]
-    if lost:
-        yield f"{lost} requests were lost (connection error or unfinished)"
-    refused = {
-        name: counts[name]
-        for name in ("client_fault_4xx", "server_fault_5xx", "timeout")
-        if counts[name]
-    }
-    if sum(refused.values()) > FAILURE_LIMIT * output.sent:
-        yield "failed requests: " + ", ".join(f"{n} {name}" for name, n in refused.items())
-
-
-def percentiles_ms(histogram: HdrHistogram) -> Percentiles:
-    """Percentiles in milliseconds; ``None`` below the sample floor."""
-
-    def at(quantile: float) -> float | None:
-        if histogram.total_count < sample_floor(quantile):
-            return None
-        return float(histogram.get_value_at_percentile(quantile * 100)) / _NS_PER_MS
-
-    return Percentiles(p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99), p99_9=at(0.999))
+def _middle_ms(histogram: HdrHistogram) -> float | None:
+    if not histogram.total_count:
+        return None
+    return float(histogram.get_value_at_percentile(50)) / _NS_PER_MS
 
 
 HistogramReader = Callable[[str], Histograms]
 
 
 def point_of(trials: Sequence[Trial], read: HistogramReader) -> Point:
-    """One backend at one concurrency. It is VALID when most of its repeats are."""
+    """One backend at one level. It is VALID when most of its repeats are."""
     valid = [trial for trial in trials if trial.verdict == "VALID"]
     verdict: Verdict = "VALID" if 2 * len(valid) > len(trials) else "INVALID"
     reasons = Counter(reason for trial in trials for reason in trial.reasons)
     told = tuple(f"{text} ({n} of {len(trials)} repeats)" for text, n in reasons.items())
     notes = tuple(dict.fromkeys(note for trial in trials for note in trial.notes))
-    histograms = [read(trial.id) for trial in valid]
-    response = merge([w["ok"] for h in histograms for w in h.response_time if "ok" in w])
-    service = merge([w["ok"] for h in histograms for w in h.service_time if "ok" in w])
-    rates = [trial.outcomes["ok"] / trial.window_s for trial in valid]
+    shown = valid or trials
+    histograms = [read(trial.id) for trial in shown]
+    response = [window for h in histograms for window in h.response_time]
+    service = [window for h in histograms for window in h.service_time]
+    samples = samples_of(response, sum(trial.outcomes["not_sent"] for trial in shown))
+    rates = [trial.outcomes["ok"] / trial.window_s for trial in shown]
     rows = trials[0].rows_per_request
     outcomes: Counter[str] = Counter()
     for trial in trials:
         outcomes.update(trial.outcomes)
     return Point(
         scenario=trials[0].scenario,
-        concurrency=trials[0].concurrency,
+        level=trials[0].level,
         repeats=len(trials),
-        samples=response.total_count,
-        requests_per_s=median(rates) if rates else None,
-        inferences_per_s=median(rates) * rows if rates else None,
-        inferences_per_s_range=(min(rates) * rows, max(rates) * rows) if rates else None,
-        response_time_ms=percentiles_ms(response),
-        service_time_ms=percentiles_ms(service),
-        largest_response_ms=response.get_max_value() / _NS_PER_MS if rates else None,
+        samples=samples.count,
+        planned_per_s=median(trial.planned / trial.window_s for trial in trials),
+        requests_per_s=median(rates),
+        inferences_per_s=median(rates) * rows,
+        inferences_per_s_range=(min(rates) * rows, max(rates) * rows),
+        response_time_ms=percentiles_ms(samples),
+        service_time_ms=percentiles_ms(samples_of(service)),
+        failure_response_ms=_middle_ms(_merged(response, _FAULTS)),
+        first_byte_p50_ms=_middle_ms(merge(h.first_byte for h in histograms)),
+        lateness_p99_ms=_largest(trial.lateness_p99_ms for trial in shown),
+        largest_response_ms=samples.largest / _NS_PER_MS if samples.count else None,
         outcomes=dict(outcomes),
-        client_cpu=_median(trial.client_cpu for trial in valid),
-        server_cpu=_median(trial.server_cpu for trial in valid),
-        server_rss_bytes=_largest(trial.server_rss_bytes for trial in valid),
+        warmup_s=max(trial.warmup_s for trial in trials),
+        client_cpu=_median(trial.client_cpu for trial in shown),
+        server_cpu=_median(trial.server_cpu for trial in shown),
+        server_rss_bytes=_largest(trial.server_rss_bytes for trial in shown),
         verdict=verdict,
         reasons=told if verdict == "INVALID" else (),
         notes=notes if verdict == "INVALID" else (*notes, *told),
@@ -152,11 +133,13 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _largest(values: Iterable[int | None]) -> int | None:
+def _largest(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def rank(backends: Sequence[BackendSummary], exempt: frozenset[str]) -> Ranking:
+def rank(
+    backends: Sequence[BackendSummary], exempt: frozenset[str], level_name: str = "users"
+) -> Ranking:
     """Backends by their best VALID point; a winner only where repeats do not overlap.
 
     ``exempt`` backends do not compute answers and are never ranked.
@@ -174,7 +157,7 @@ def rank(backends: Sequence[BackendSummary], exempt: frozenset[str]) -> Ranking:
             rows.append(row)
     rows.sort(key=lambda row: row.inferences_per_s, reverse=True)
     repeats = min((p.repeats for b in backends for p in b.points), default=0)
-    winner, sentence = _decide(rows, repeats)
+    winner, sentence = _decide(rows, repeats, level_name)
     return Ranking(winner=winner, sentence=sentence, rows=tuple(rows), unranked=unranked)
 
 
@@ -182,23 +165,21 @@ def _best(backend: BackendSummary) -> Rank | None:
     valid = [point for point in backend.points if point.verdict == "VALID"]
     if not valid:
         return None
-    best = max(valid, key=lambda point: point.inferences_per_s or 0.0)
-    if best.inferences_per_s is None or best.inferences_per_s_range is None:
-        return None
+    best = max(valid, key=lambda point: point.inferences_per_s)
     return Rank(
         backend=backend.label,
-        concurrency=best.concurrency,
+        level=best.level,
         inferences_per_s=best.inferences_per_s,
         inferences_per_s_range=best.inferences_per_s_range,
-        p99_ms=best.response_time_ms.p99,
+        p99_ms=best.response_time_ms.p99.value_ms if best.response_time_ms.p99 else None,
     )
 
 
-def _decide(rows: Sequence[Rank], repeats: int) -> tuple[str | None, str]:
+def _decide(rows: Sequence[Rank], repeats: int, level_name: str) -> tuple[str | None, str]:
     if not rows:
         return None, "No backend has a VALID point, so there is no answer."
     first = rows[0]
-    told = f"{first.inferences_per_s:.1f} inferences/s at concurrency {first.concurrency}"
+    told = f"{first.inferences_per_s:.1f} inferences/s at {first.level:g} {level_name}"
     if len(rows) == 1:
         return None, f"Only {first.backend} could be ranked: {told}."
     second = rows[1]
@@ -239,8 +220,8 @@ def summarise(
         own = [trial for trial in trials if trial.backend == label]
         points = tuple(
             point_of(at, read)
-            for concurrency in settings.concurrency
-            if (at := [trial for trial in own if trial.concurrency == concurrency])
+            for level in settings.levels
+            if (at := [trial for trial in own if trial.level == level])
         )
         backends.append(
             BackendSummary(
@@ -253,7 +234,7 @@ def summarise(
                 points=points,
             )
         )
-    per_backend = len(settings.concurrency) * settings.repeats
+    per_backend = len(settings.levels) * settings.repeats
     missing = sum(
         per_backend - sum(trial.backend == backend.label for trial in trials)
         for backend in backends
@@ -265,5 +246,5 @@ def summarise(
         planned_trials=settings.planned_trials,
         finished_trials=len(trials),
         backends=tuple(backends),
-        ranking=rank(backends, exempt),
+        ranking=rank(backends, exempt, settings.level_name),
     )

@@ -7,9 +7,11 @@ each request anew and time it in whole milliseconds; both would be measured as t
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httptools
@@ -45,12 +47,15 @@ def prepare(url: str, path: str, headers: Mapping[str, str], body: bytes) -> byt
 
 
 class Connection:
-    """Connects when first used, and again after it was closed."""
+    """Connects when first used, and again after it was closed. ``https`` addresses use TLS."""
 
-    def __init__(self, url: str, *, timeout_s: float) -> None:
+    def __init__(self, url: str, *, timeout_s: float, ca_file: Path | None = None) -> None:
+        """``ca_file`` holds the certificates to trust; the system's own when ``None``."""
         address = urlsplit(url)
-        self._address = (address.hostname or "", address.port or 80)
+        secure = address.scheme == "https"
+        self._address = (address.hostname or "", address.port or (443 if secure else 80))
         self._timeout_s = timeout_s
+        self._tls = ssl.create_default_context(cafile=ca_file) if secure else None
         self._socket: socket.socket | None = None
 
     def exchange(self, request: bytes) -> Reply:
@@ -74,7 +79,9 @@ class Connection:
     def _connect(self) -> socket.socket:
         connected = socket.create_connection(self._address, timeout=self._timeout_s)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connected
+        if self._tls is None:
+            return connected
+        return self._tls.wrap_socket(connected, server_hostname=self._address[0])
 
     def _read(self, connected: socket.socket, deadline: float) -> Reply:
         collector = _Collector()

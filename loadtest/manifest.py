@@ -40,7 +40,8 @@ def describe_machine() -> Machine:
 def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
     """The manifest of a run that starts now."""
     sample = samples_for(model)[0]
-    payload = payloads_from(model, Reference((sample,), ({},)))[0]
+    rows = Reference((sample,) * settings.batch_size, ({},) * settings.batch_size)
+    payload = payloads_from(model, rows, encoding=settings.encoding, rows=settings.batch_size)[0]
     return Manifest(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         command=command,
@@ -51,7 +52,21 @@ def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
         settings=settings,
         model_version=model.version,
         model_sha256=model.sha256(),
-        wire=Wire(request_bytes=len(payload.body)),
+        wire=describe_wire(settings, len(payload.body)),
+    )
+
+
+def describe_wire(settings: Settings, request_bytes: int) -> Wire:
+    """How requests of these settings travel, in words."""
+    grpc = settings.encoding == "grpc"
+    encoding = {"binary": "binary tensors", "json": "JSON", "grpc": "raw tensors"}
+    carried = ", inputs in system shared memory" if settings.shared_memory else ""
+    return Wire(
+        protocol="v2 gRPC" if grpc else "v2 HTTP",
+        encoding=encoding[settings.encoding] + carried,
+        connections="one per request in flight, kept alive",
+        call_style=f"prepared bytes, {settings.engine} engine",
+        request_bytes=0 if settings.shared_memory else request_bytes,
     )
 
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serving.errors import ResultsError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 OUTCOMES = (
     "ok",
@@ -33,8 +33,10 @@ OUTCOMES = (
     "timeout",
     "connection_error",
     "unfinished",
+    "not_sent",
 )
-"""Every request ends in exactly one of these; their counts add up to the number sent."""
+"""Every request that was due ends in exactly one of these. ``not_sent``: every connection that the
+generator may open was busy; the counts of the others add up to the number sent."""
 
 Verdict = Literal["VALID", "INVALID"]
 
@@ -62,28 +64,41 @@ class Settings(_Record):
     model: str
     backends: tuple[str, ...]
     scenario: str = "closed"
-    concurrency: tuple[int, ...]
+    parameters: dict[str, str] = Field(default={}, description="of the scenario")
+    level_name: str = Field(default="users", description="what a level counts, with its unit")
+    levels: tuple[float, ...]
     duration_s: float = Field(description="length of one measured window")
     repeats: int
     timeout_s: float
     batch_size: int = Field(default=1, description="rows in one request")
     seed: int
+    engine: str = "native"
+    encoding: Literal["binary", "json", "grpc"] = "binary"
+    shared_memory: bool = Field(default=False, description="inputs through system shared memory")
+    headers: tuple[str, ...] = Field(default=(), description="names only; values may be secrets")
+    connections: int = Field(default=1024, description="most that one generator opens")
+    processes: int = Field(default=1, description="generator processes")
+    until_confident: float | None = Field(
+        default=None, description="lengthen a window until p99 is known within this share"
+    )
+    limit_s: float = Field(default=300.0, description="longest that a window may become")
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
 
     @property
     def planned_trials(self) -> int:
         """Windows in the whole run, of every backend."""
-        return len(self.backends) * len(self.concurrency) * self.repeats
+        return len(self.backends) * len(self.levels) * self.repeats
 
 
 class Wire(_Record):
-    """How requests travel; runs that differ here are not ranked against each other."""
+    """How requests travel. All backends of a run share it, so no ranking mixes unlike ones."""
 
     protocol: str = "v2 HTTP"
     encoding: str = "binary tensors"
     compression: str = "none"
     connections: str = "one per user, kept alive"
+    call_style: str = "prepared bytes, native engine"
     request_bytes: int = 0
 
 
@@ -130,17 +145,24 @@ class Trial(_Record):
     id: str
     backend: str
     scenario: str
-    concurrency: int
+    level: float
     repeat: int
     started: str
     window_s: float = Field(description="length of the measured window as it really was")
     warmup_s: float
     warmup_requests: int
-    sent: int
+    warmup_settled: bool = Field(description="whether warm-up ended by its rule, not its limit")
+    planned: int = Field(description="requests that were due in the window")
     outcomes: dict[str, int]
+    completed: tuple[int, ...] = Field(description="right answers in each second of the window")
     rows_per_request: int
     mean_in_flight: float = Field(description="time in flight of all requests per window time")
+    late: int = Field(description="requests that left late by the rule of docs/methodology.md")
+    lateness_p99_ms: float = Field(description="99% of requests left within this of being due")
     client_cpu: float = Field(description="generator's CPU time per CPU given and window time, 0-1")
+    ceiling_rps: float | None = Field(
+        default=None, description="what this generator reaches with this model on the null server"
+    )
     server_cpu: float | None = Field(
         default=None, description="servers' CPU time per CPU given and window time, 0-1"
     )
@@ -148,39 +170,68 @@ class Trial(_Record):
     server_ended: str | None = Field(
         default=None, description="how the server ended, when it did not survive the window"
     )
+    clock_error_s: float = Field(
+        default=0.0, description="how far the start may differ between generators"
+    )
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def sent(self) -> int:
+        return self.planned - self.outcomes["not_sent"]
+
+
+class Quantile(_Record):
+    """One percentile with the bounds that hold at 99% each.
+
+    ``high_ms`` is null where the samples give no upper bound. ``at_least``: the value is a time
+    limit that was reached, so the truth is that or more.
+    """
+
+    value_ms: float
+    low_ms: float
+    high_ms: float | None
+    at_least: bool = False
+
 
 class Percentiles(_Record):
-    """Milliseconds; null where there are too few samples for a 99% bound."""
+    """Null where there are too few samples for a 99% bound."""
 
-    p50: float | None
-    p90: float | None
-    p95: float | None
-    p99: float | None
-    p99_9: float | None
+    p50: Quantile | None = None
+    p90: Quantile | None = None
+    p95: Quantile | None = None
+    p99: Quantile | None = None
+    p99_9: Quantile | None = None
+    p99_99: Quantile | None = None
 
 
 class Point(_Record):
-    """One backend at one concurrency, over all repeats.
+    """One backend at one level, over all repeats.
 
     Rates are the median over repeats; ``inferences_per_s_range`` is their lowest and highest.
-    Percentiles are computed once, from the merged histograms of the VALID repeats.
+    Percentiles are computed once, from the merged histograms. All of them come from the VALID
+    repeats; where there is none, from all repeats, and the point is INVALID.
     """
 
     scenario: str
-    concurrency: int
+    level: float
     repeats: int
-    samples: int = Field(description="successful requests behind the percentiles")
-    requests_per_s: float | None
-    inferences_per_s: float | None
-    inferences_per_s_range: tuple[float, float] | None
+    samples: int = Field(description="requests behind the percentiles")
+    planned_per_s: float = Field(description="requests that were due, per second")
+    requests_per_s: float
+    inferences_per_s: float
+    inferences_per_s_range: tuple[float, float]
     response_time_ms: Percentiles
     service_time_ms: Percentiles
+    failure_response_ms: float | None = Field(
+        default=None, description="median response time of requests that were answered with a fault"
+    )
+    first_byte_p50_ms: float | None = None
+    lateness_p99_ms: float | None = None
     largest_response_ms: float | None
     outcomes: dict[str, int]
+    warmup_s: float = Field(description="longest of the repeats")
     client_cpu: float | None
     server_cpu: float | None
     server_rss_bytes: int | None
@@ -203,7 +254,7 @@ class Rank(_Record):
     """A backend's best VALID point."""
 
     backend: str
-    concurrency: int
+    level: float
     inferences_per_s: float
     inferences_per_s_range: tuple[float, float]
     p99_ms: float | None
@@ -238,11 +289,16 @@ Window = dict[str, str]
 
 
 class Histograms(_Record):
-    """Latencies of one trial in nanoseconds, per one-second window since the window's start."""
+    """Latencies of one trial in nanoseconds, per one-second window since the window's start.
+
+    ``lateness`` is sent minus due, ``first_byte`` first byte minus sent, both of the whole trial.
+    """
 
     trial: str
     response_time: tuple[Window, ...]
     service_time: tuple[Window, ...]
+    lateness: str
+    first_byte: str
 
 
 _R = TypeVar("_R", bound=_Record)

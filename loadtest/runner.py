@@ -1,100 +1,136 @@
-"""One trial: a Locust process of its own on the client's CPUs, watched to its end."""
+"""The trials of one scenario on one server: Locust processes on the client's CPUs, watched to their
+end. One process, or a master with workers that merge their histograms.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.analysis import judge
-from loadtest.results import Histograms, Trial
-from loadtest.trial import TrialOutput, TrialSpec
-from serving.deployment import Server
+from pydantic import ValidationError
+
+from loadtest.trial import GeneratorFault, LevelOutput, TrialSpec
 from serving.errors import LoadError
-from serving.process import RunningProcess
+from serving.process import RunningProcess, free_port
 
 _LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 _START_ALLOWANCE_S = 60.0
 _POLL_S = 0.05
+_LEVEL_ALLOWANCE_S = 30.0
+"""Spawning, warm-up and the clocks of one level, besides its window and its time limits."""
 
 
-def run_trial(
-    spec: TrialSpec,
-    server: Server,
-    *,
-    trial_id: str,
-    repeat: int,
-    client_cpus: Sequence[int],
-    log: Path,
-) -> tuple[Trial, Histograms]:
-    """Load ``server`` for one window and judge it.
+@dataclass(frozen=True)
+class Fleet:
+    """Who generates.
+
+    Attributes:
+        cpus: the CPUs of generators on this host; each process gets one of them in turn.
+        processes: generators on this host; 0 when all workers come from other hosts.
+        remote_workers: workers that connect from elsewhere.
+        bind: address and port where the master listens, for ``remote_workers``.
+    """
+
+    cpus: tuple[int, ...]
+    processes: int = 1
+    remote_workers: int = 0
+    bind: tuple[str, int] | None = None
+
+    @property
+    def count(self) -> int:
+        return self.processes + self.remote_workers
+
+
+def generate(spec: TrialSpec, fleet: Fleet, log: Path) -> Iterator[LevelOutput]:
+    """Run every level of ``spec``; each is yielded as soon as it is measured.
 
     Raises:
-        LoadError: the generator itself failed; with the end of its log.
+        LoadError: the generator failed or a worker was lost; with the end of its log.
     """
-    started = datetime.now().astimezone().isoformat(timespec="seconds")
-    output = _generate(spec, client_cpus, log)
-    judgement = judge(
-        output,
-        concurrency=spec.concurrency,
-        client_cpus=len(client_cpus),
-        server_ended=server.ended,
-    )
-    trial = Trial(
-        id=trial_id,
-        backend=server.launch.label,
-        scenario="closed",
-        concurrency=spec.concurrency,
-        repeat=repeat,
-        started=started,
-        window_s=output.window_s,
-        warmup_s=output.warmup_s,
-        warmup_requests=output.warmup_requests,
-        sent=output.sent,
-        outcomes=output.outcomes,
-        rows_per_request=1,
-        mean_in_flight=output.mean_in_flight,
-        client_cpu=output.client_cpu_s / (len(client_cpus) * output.window_s),
-        server_cpu=None
-        if output.server_cpu_s is None
-        else output.server_cpu_s / (server.cpu_count * output.window_s),
-        server_rss_bytes=output.server_rss_bytes,
-        server_ended=server.ended,
-        verdict=judgement.verdict,
-        reasons=judgement.reasons,
-        notes=judgement.notes,
-    )
-    return trial, Histograms(
-        trial=trial_id, response_time=output.response_time, service_time=output.service_time
-    )
-
-
-def _generate(spec: TrialSpec, client_cpus: Sequence[int], log: Path) -> TrialOutput:
     spec.output.unlink(missing_ok=True)
+    spec = spec.model_copy(update={"count": fleet.count})
     spec_file = spec.output.with_suffix(".spec.json")
+    # Readable by its owner only: headers may carry a secret.
+    spec_file.touch(0o600)
     spec_file.write_text(spec.model_dump_json())
-    argv = [
-        *(sys.executable, "-m", "locust", "--headless", "-f", str(_LOCUSTFILE)),
-        *("--host", spec.url, "--trial", str(spec_file)),
-        *("--users", str(spec.concurrency), "--spawn-rate", str(spec.concurrency)),
+    try:
+        with _processes(spec, fleet, spec_file, log) as generator:
+            yield from _outputs(spec, generator)
+    finally:
+        spec_file.unlink()
+
+
+def worker_command(host: str, port: int) -> list[str]:
+    """The command of a generator that takes its orders from a master."""
+    return [*_locust(), "--worker", "--master-host", host, "--master-port", str(port)]
+
+
+def _locust() -> list[str]:
+    return [
+        *(sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE), "--headless"),
         *("--only-summary", "--loglevel", "WARNING"),
     ]
-    limit_s = _START_ALLOWANCE_S + 4 * spec.timeout_s + spec.warmup_s + spec.window_s
-    end = time.monotonic() + limit_s
-    # Locust reads a locust.conf where it starts; the log's folder has none.
-    with RunningProcess(argv, cpus=client_cpus, log=log, cwd=log.parent) as generator:
-        while generator.alive and time.monotonic() < end:
+
+
+@contextmanager
+def _processes(
+    spec: TrialSpec, fleet: Fleet, spec_file: Path, log: Path
+) -> Iterator[RunningProcess]:
+    argv = [*_locust(), "--host", spec.url, "--trial", str(spec_file)]
+    host, port = fleet.bind or ("127.0.0.1", 0)
+    if fleet.count > 1 or fleet.remote_workers:
+        port = port or free_port()
+        argv += ["--master", "--master-bind-host", host, "--master-bind-port", str(port)]
+        argv += ["--expect-workers", str(fleet.count)]
+    with ExitStack() as stack:
+        # Locust reads a locust.conf where it starts; the log's folder has none.
+        cpus = fleet.cpus if "--master" in argv else fleet.cpus[:1]
+        first = stack.enter_context(RunningProcess(argv, cpus=cpus, log=log, cwd=log.parent))
+        for index in range(fleet.processes if "--master" in argv else 0):
+            stack.enter_context(
+                RunningProcess(
+                    worker_command("127.0.0.1" if host == "0.0.0.0" else host, port),
+                    cpus=(fleet.cpus[index % len(fleet.cpus)],),
+                    log=log.with_suffix(f".worker{index}.log"),
+                    cwd=log.parent,
+                )
+            )
+        yield first
+
+
+def _outputs(spec: TrialSpec, generator: RunningProcess) -> Iterator[LevelOutput]:
+    longest_s = max(spec.duration_s, spec.limit_s if spec.until_confident else 0.0)
+    for seen, _ in enumerate(spec.levels):
+        deadline = time.monotonic() + _START_ALLOWANCE_S
+        deadline += _LEVEL_ALLOWANCE_S + 6 * spec.timeout_s + longest_s
+        while True:
+            ended = not generator.alive
+            lines = _lines(spec.output)
+            if len(lines) > seen:
+                break
+            if ended or time.monotonic() > deadline:
+                raise LoadError(
+                    f"the load generator {generator.ended()} without a result",
+                    hint=f"Its log {generator.log} ends with:\n{generator.log_tail()}",
+                )
             time.sleep(_POLL_S)
-        if generator.alive:
-            raise LoadError(
-                f"the load generator did not end within {limit_s:g} s",
-                hint=f"Its log is {log}.",
-            )
-        if not spec.output.is_file():
-            raise LoadError(
-                f"the load generator {generator.ended()} without a result",
-                hint=f"Its log {log} ends with:\n{generator.log_tail()}",
-            )
-    return TrialOutput.model_validate_json(spec.output.read_bytes())
+        yield _parse(lines[seen])
+
+
+def _lines(path: Path) -> Sequence[str]:
+    """Whole lines only: the last may be half written."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
+
+
+def _parse(line: str) -> LevelOutput:
+    try:
+        return LevelOutput.model_validate_json(line)
+    except ValidationError:
+        fault = GeneratorFault.model_validate_json(line).fault
+        raise LoadError(
+            fault.rstrip("."), hint="Nothing of this level was kept; run the command again."
+        ) from None

@@ -1,42 +1,47 @@
-"""A closed-loop sweep over backends: planned, shuffled, interleaved, resumable.
+"""A sweep over backends and levels: planned, shuffled, interleaved, resumable.
 
 Each repeat visits every backend once, in a random order; a visit starts a fresh server and runs all
-concurrencies, in a random order. So drift of the machine meets every backend alike.
+levels, in a random order. So drift of the machine meets every backend alike.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from loadtest.histogram import merge
 from loadtest.payload import Payload, payloads_from, write_payloads
-from loadtest.results import BackendRecord, Parity, ResultsFolder, Settings, Trial
-from loadtest.runner import run_trial
-from loadtest.trial import TrialSpec
+from loadtest.results import BackendRecord, Histograms, Parity, ResultsFolder, Settings, Trial
+from loadtest.runner import Fleet, generate
+from loadtest.scenarios import ClosedLoop, make_load
+from loadtest.shared_memory import shared_inputs
+from loadtest.trial import LevelOutput, TrialSpec
+from loadtest.validity import judge
 from serving.backends import resolve
 from serving.deployment import Placement, Server, running
 from serving.errors import InfersweepError, LoadError
 from serving.models.repository import Model
 from serving.parity import Reference, check_parity, reference_for
-from serving.readiness import reach_every_worker
+from serving.readiness import OPEN, Access, reach_every_worker
 
-WARMUP_S = 0.5
 WORKERS_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
 class PlannedTrial:
     backend: str
-    concurrency: int
+    level: float
     repeat: int
 
     @property
     def id(self) -> str:
         name = "".join(c if c.isalnum() else "-" for c in self.backend)
-        return f"{name}-c{self.concurrency}-r{self.repeat}"
+        return f"{name}-l{self.level:g}-r{self.repeat}"
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ def plan_visits(settings: Settings) -> list[Visit]:
     visits = []
     for repeat in range(1, settings.repeats + 1):
         for backend in rng.sample(settings.backends, len(settings.backends)):
-            order = rng.sample(settings.concurrency, len(settings.concurrency))
-            visits.append(Visit(backend, tuple(PlannedTrial(backend, c, repeat) for c in order)))
+            order = rng.sample(settings.levels, len(settings.levels))
+            visits.append(Visit(backend, tuple(PlannedTrial(backend, n, repeat) for n in order)))
     return visits
 
 
@@ -72,13 +77,21 @@ class SweepListener(Protocol):
 
 @dataclass
 class Sweep:
-    """Runs the visits of one results folder that are not finished yet."""
+    """Runs the visits of one results folder that are not finished yet.
+
+    Attributes:
+        access: headers and trust for remote servers; only the headers' names are recorded.
+        ceiling_rps: what the generator reaches on the null server, ``None`` where unknown.
+    """
 
     settings: Settings
     model: Model
     usable_cpus: int
     folder: ResultsFolder
     listener: SweepListener
+    fleet: Fleet
+    ceiling_rps: float | None = None
+    access: Access = OPEN
     _records: dict[str, BackendRecord] = field(default_factory=dict)
     _finished: set[str] = field(default_factory=set)
 
@@ -92,18 +105,25 @@ class Sweep:
         self._finished = {trial.id for trial in self.folder.read_trials()}
         self._records = self.folder.read_backends()
         self.listener.stage("asking the reference session")
+        settings = self.settings
         reference = reference_for(self.model)
-        payloads = payloads_from(self.model, reference)
-        write_payloads(self._payloads, payloads)
-        for visit in plan_visits(self.settings):
+        payloads = payloads_from(
+            self.model, reference, encoding=settings.encoding, rows=settings.batch_size
+        )
+        for visit in plan_visits(settings):
             pending = [trial for trial in visit.trials if trial.id not in self._finished]
             record = self._records.get(visit.backend)
             if pending and not (record and record.excluded):
                 self._visit(visit.backend, pending, reference, payloads)
 
-    @property
-    def _payloads(self) -> Path:
-        return self.folder.path / "payloads"
+    @contextmanager
+    def _prepared(self, server: Server, payloads: Sequence[Payload]) -> Iterator[Path]:
+        """The requests as files that the generator reads."""
+        folder = self.folder.path / "payloads"
+        shared = self.settings.shared_memory
+        with shared_inputs(server.url, payloads) if shared else nullcontext(payloads) as placed:
+            write_payloads(folder, placed)
+            yield folder
 
     def _visit(
         self,
@@ -123,17 +143,66 @@ class Sweep:
                     placement,
                     repository=self.folder.repository,
                     logs=self.folder.logs,
+                    access=self.access,
                 ) as server:
                     if not self._admit(server, reference):
                         return
-                    self._reach_workers(server, payloads[0])
-                    while pending and server.ended is None:
-                        self._measure(server, pending.pop(0))
+                    self._reach_workers(server, reference)
+                    with self._prepared(server, payloads) as folder:
+                        self._measure_all(server, pending, folder)
             except LoadError:
                 raise
             except InfersweepError as error:
                 self._exclude(label, error)
                 return
+
+    def _measure_all(self, server: Server, pending: list[PlannedTrial], folder: Path) -> None:
+        """Take from ``pending`` what was measured; stop when the server is gone."""
+        label, settings = server.launch.label, self.settings
+        self.listener.stage(f"{label}, repeat {pending[0].repeat}")
+        name = f"{pending[0].id}.generator"
+        spec = self._spec(server, pending, folder, self.folder.logs / f"{name}.jsonl")
+        for output in generate(spec, self.fleet, self.folder.logs / f"{name}.log"):
+            planned = pending.pop(0)
+            trial, histograms = trial_of(
+                planned,
+                output,
+                settings,
+                client_cpus=len(set(self.fleet.cpus)),
+                server_cpus=server.cpu_count,
+                server_ended=server.ended,
+                ceiling_rps=self.ceiling_rps if resolve(label)[0].answers else None,
+            )
+            self.folder.append_trial(trial, histograms)
+            self._finished.add(trial.id)
+            self.listener.trial_done(trial, len(self._finished), settings.planned_trials)
+            if server.ended is not None:
+                return
+
+    def _spec(
+        self, server: Server, pending: Sequence[PlannedTrial], payloads: Path, output: Path
+    ) -> TrialSpec:
+        settings = self.settings
+        return TrialSpec(
+            url=server.address_for(settings.encoding),
+            model=server.model.name,
+            payloads=payloads,
+            engine=settings.engine,
+            ca_file=self.access.ca_file,
+            headers=dict(self.access.headers),
+            scenario=settings.scenario,
+            parameters=settings.parameters,
+            levels=tuple(trial.level for trial in pending),
+            duration_s=settings.duration_s,
+            timeout_s=settings.timeout_s,
+            connections=settings.connections,
+            seed=settings.seed,
+            values_every=20 if resolve(server.launch.label)[0].answers else 0,
+            server_pid=server.process.pid if server.process else None,
+            output=output,
+            until_confident=settings.until_confident,
+            limit_s=settings.limit_s,
+        )
 
     def _admit(self, server: Server, reference: Reference) -> bool:
         """Parity, once per backend and run; a backend that fails is not measured."""
@@ -143,7 +212,7 @@ class Sweep:
         parity = None
         if resolve(label)[0].answers:
             self.listener.stage(f"checking the answers of {label}")
-            result = check_parity(server.url, server.model, reference)
+            result = check_parity(server.url, server.model, reference, self.access)
             parity = Parity(
                 passed=result.passed,
                 rows=result.rows,
@@ -163,8 +232,11 @@ class Sweep:
         self._keep(record)
         return not failed
 
-    def _reach_workers(self, server: Server, payload: Payload) -> None:
+    def _reach_workers(self, server: Server, reference: Reference) -> None:
+        if server.process is None:
+            return
         self.listener.stage(f"warming up {server.launch.label}")
+        payload = payloads_from(server.model, reference)[0]
         reach_every_worker(
             server.url,
             server.model.name,
@@ -173,34 +245,6 @@ class Sweep:
             count=server.launch.worker_count,
             deadline_s=WORKERS_DEADLINE_S,
         )
-
-    def _measure(self, server: Server, planned: PlannedTrial) -> None:
-        label, settings = server.launch.label, self.settings
-        self.listener.stage(f"{label}, concurrency {planned.concurrency}, repeat {planned.repeat}")
-        spec = TrialSpec(
-            url=server.url,
-            model=server.model.name,
-            payloads=self._payloads,
-            concurrency=planned.concurrency,
-            warmup_s=WARMUP_S,
-            window_s=settings.duration_s,
-            timeout_s=settings.timeout_s,
-            seed=settings.seed,
-            values_every=20 if resolve(label)[0].answers else 0,
-            server_pid=server.process.pid if server.process else None,
-            output=self.folder.logs / f"{planned.id}.output.json",
-        )
-        trial, histograms = run_trial(
-            spec,
-            server,
-            trial_id=planned.id,
-            repeat=planned.repeat,
-            client_cpus=settings.client_cpus,
-            log=self.folder.logs / f"{planned.id}.generator.log",
-        )
-        self.folder.append_trial(trial, histograms)
-        self._finished.add(trial.id)
-        self.listener.trial_done(trial, len(self._finished), settings.planned_trials)
 
     def _exclude(self, label: str, error: InfersweepError) -> None:
         known = self._records.get(label)
@@ -216,3 +260,63 @@ class Sweep:
         self.folder.write_backend(record)
         if record.excluded:
             self.listener.backend_excluded(record.label, record.excluded)
+
+
+def trial_of(
+    planned: PlannedTrial,
+    output: LevelOutput,
+    settings: Settings,
+    *,
+    client_cpus: int,
+    server_cpus: int,
+    server_ended: str | None,
+    ceiling_rps: float | None,
+) -> tuple[Trial, Histograms]:
+    """What is kept of one measured level, judged."""
+    load = make_load(settings.scenario, planned.level, settings.parameters, settings.duration_s)
+    judgement = judge(
+        output,
+        load,
+        client_cpus=client_cpus,
+        server_ended=server_ended,
+        ceiling_rps=ceiling_rps,
+    )
+    samples = load.users if isinstance(load, ClosedLoop) and load.together else 1
+    lateness = merge([output.lateness])
+    trial = Trial(
+        id=planned.id,
+        backend=planned.backend,
+        scenario=settings.scenario,
+        level=planned.level,
+        repeat=planned.repeat,
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        window_s=output.window_s,
+        warmup_s=output.warmup_s,
+        warmup_requests=output.warmup_requests,
+        warmup_settled=output.settled,
+        planned=output.planned,
+        outcomes=output.outcomes,
+        completed=output.completed,
+        rows_per_request=settings.batch_size * samples,
+        mean_in_flight=output.mean_in_flight,
+        late=judgement.late,
+        lateness_p99_ms=lateness.get_value_at_percentile(99) / 1e6,
+        client_cpu=output.client_cpu_s / (client_cpus * output.window_s),
+        ceiling_rps=ceiling_rps,
+        server_cpu=None
+        if output.server_cpu_s is None
+        else output.server_cpu_s / (server_cpus * output.window_s),
+        server_rss_bytes=output.server_rss_bytes,
+        server_ended=server_ended,
+        clock_error_s=output.clock_error_s,
+        verdict=judgement.verdict,
+        reasons=judgement.reasons,
+        notes=judgement.notes,
+    )
+    return trial, Histograms(
+        trial=planned.id,
+        response_time=output.response_time,
+        service_time=output.service_time,
+        lateness=output.lateness,
+        first_byte=output.first_byte,
+    )

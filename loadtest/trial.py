@@ -1,52 +1,131 @@
-"""What the runner tells the generator process about one trial, and what comes back."""
+"""What the runner tells the generator process about its trials, and what comes back."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from loadtest.histogram import encode, merge
+from loadtest.recorder import add_up
 
 
-class TrialSpec(BaseModel):
-    """One window of closed-loop load.
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TrialSpec(_Message):
+    """One scenario at one or more levels, measured one after another.
 
     Attributes:
         payloads: folder with prepared requests.
-        warmup_s: least time before the window; it goes on until each user has had two replies.
-        values_every: check the values of every n-th reply; 0 for never.
+        connections: most connections that one generator opens.
+        values_every: compare the values of every n-th reply whose bytes are new; 0 for never.
         server_pid: the server's first process, to read its CPU time; ``None`` for a remote one.
-        output: where the generator writes its ``TrialOutput``.
+        output: where the generator appends one ``LevelOutput`` per line.
+        until_confident: go on until p99's bounds are within this share of it, at most ``limit_s``.
+        index, count: which of how many generators this is.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str
     model: str
     payloads: Path
-    concurrency: int
-    warmup_s: float
-    window_s: float
+    engine: str = "native"
+    ca_file: Path | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    scenario: str = "closed"
+    parameters: dict[str, str] = Field(default_factory=dict)
+    levels: tuple[float, ...]
+    duration_s: float
     timeout_s: float
+    connections: int = 1024
     seed: int
     values_every: int
     server_pid: int | None
     output: Path
+    until_confident: float | None = None
+    limit_s: float = 300.0
+    index: int = 0
+    count: int = 1
 
 
-class TrialOutput(BaseModel):
-    """What one generator process measured; times in seconds, histograms in nanoseconds."""
+class LevelOutput(_Message):
+    """What was measured at one level; times in seconds, histograms in nanoseconds.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Attributes:
+        settled: whether warm-up ended by its rule rather than by its time limit.
+        outcomes: of every request that was due in the window, sent or not.
+        mean_in_flight: time in flight of all requests over the window's length.
+        lost: records that were dropped, and replies that could not be checked.
+        clock_error_s: largest error of the start that several hosts agreed on.
+    """
 
+    level: float
     window_s: float
     warmup_s: float
     warmup_requests: int
-    sent: int
+    settled: bool
     outcomes: dict[str, int]
+    completed: tuple[int, ...]
     mean_in_flight: float
     response_time: tuple[dict[str, str], ...]
     service_time: tuple[dict[str, str], ...]
+    lateness: str
+    first_byte: str
     client_cpu_s: float
     server_cpu_s: float | None
     server_rss_bytes: int | None
     lost_server_pids: tuple[int, ...]
+    lost: int
+    clock_error_s: float = 0.0
+
+    @property
+    def planned(self) -> int:
+        """Requests that were due in the window."""
+        return sum(self.outcomes.values())
+
+    @property
+    def sent(self) -> int:
+        return self.planned - self.outcomes["not_sent"]
+
+
+class GeneratorFault(_Message):
+    """Stands in place of a ``LevelOutput`` when the generator had to give up."""
+
+    fault: str
+
+
+def join(outputs: list[LevelOutput], clock_error_s: float) -> LevelOutput:
+    """One level of several generators: counts are added, histograms merged, nothing averaged."""
+    first = outputs[0]
+    windows = max(len(output.response_time) for output in outputs)
+
+    def together(measure: str) -> tuple[dict[str, str], ...]:
+        found = [getattr(output, measure) for output in outputs]
+        return tuple(add_up([w[i] for w in found if i < len(w)]) for i in range(windows))
+
+    def total(measure: str) -> str:
+        return encode(merge(getattr(output, measure) for output in outputs))
+
+    return LevelOutput(
+        level=first.level,
+        window_s=max(output.window_s for output in outputs),
+        warmup_s=max(output.warmup_s for output in outputs),
+        warmup_requests=sum(output.warmup_requests for output in outputs),
+        settled=all(output.settled for output in outputs),
+        outcomes={name: sum(o.outcomes[name] for o in outputs) for name in first.outcomes},
+        completed=tuple(
+            sum(o.completed[i] for o in outputs if i < len(o.completed)) for i in range(windows)
+        ),
+        mean_in_flight=sum(output.mean_in_flight for output in outputs),
+        response_time=together("response_time"),
+        service_time=together("service_time"),
+        lateness=total("lateness"),
+        first_byte=total("first_byte"),
+        client_cpu_s=sum(output.client_cpu_s for output in outputs),
+        server_cpu_s=first.server_cpu_s,
+        server_rss_bytes=first.server_rss_bytes,
+        lost_server_pids=first.lost_server_pids,
+        lost=sum(output.lost for output in outputs),
+        clock_error_s=clock_error_s,
+    )

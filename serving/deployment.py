@@ -12,9 +12,10 @@ from serving.backends import resolve, triton
 from serving.backends.base import Launch, ServePlan
 from serving.backends.triton.locate import Source, find_launcher
 from serving.backends.triton.wheel import ensure_triton
+from serving.errors import ServerError
 from serving.models.repository import Model, place
 from serving.process import RunningProcess, free_port
-from serving.readiness import wait_ready
+from serving.readiness import OPEN, Access, is_grpc, wait_ready
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,23 @@ class Server:
     @property
     def url(self) -> str:
         return self.launch.url
+
+    def address_for(self, encoding: str) -> str:
+        """Where requests of ``encoding`` go: the gRPC address for ``grpc``, else the HTTP one.
+
+        Raises:
+            ServerError: the server does not speak that.
+        """
+        wants_grpc = encoding == "grpc"
+        if wants_grpc == is_grpc(self.url):
+            return self.url
+        if wants_grpc and self.launch.grpc_url:
+            return self.launch.grpc_url
+        spoken = "gRPC" if wants_grpc else "HTTP"
+        raise ServerError(
+            f"{self.launch.label} does not speak {spoken}",
+            hint="Choose another --encoding, or give the other address of this server.",
+        )
 
     @property
     def ended(self) -> str | None:
@@ -87,7 +105,13 @@ def plan_launch(
 
 @contextmanager
 def running(
-    label: str, model: Model, placement: Placement, *, repository: Path, logs: Path
+    label: str,
+    model: Model,
+    placement: Placement,
+    *,
+    repository: Path,
+    logs: Path,
+    access: Access = OPEN,
 ) -> Iterator[Server]:
     """A ready server for ``model``, stopped on leaving.
 
@@ -108,6 +132,7 @@ def running(
             deadline_s=launch.ready_within_s,
             process=process,
             label=label,
+            access=access,
         )
         yield Server(launch, placed, process, waited if process else None, len(placement.cpus))
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import numpy as np
-import tritonclient.http as client
+import tritonclient.grpc
+import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from serving.models.repository import Model
 from serving.models.samples import Sample, samples_for, stack_rows
 from serving.protocol import DATATYPES, Array
+from serving.readiness import OPEN, Access, Client, client_for
 from serving.session import open_session
 
 
@@ -58,7 +59,11 @@ def reference_for(model: Model) -> Reference:
 
 
 def check_parity(
-    url: str, model: Model, reference: Reference, tolerance: Tolerance | None = None
+    url: str,
+    model: Model,
+    reference: Reference,
+    access: Access = OPEN,
+    tolerance: Tolerance | None = None,
 ) -> ParityResult:
     """Ask the server for every sample alone, then for batches, and compare.
 
@@ -66,12 +71,13 @@ def check_parity(
     """
     tolerance = tolerance or Tolerance()
     rows, largest = 0, 0.0
-    connection = client.InferenceServerClient(urlsplit(url).netloc, network_timeout=60.0)
+    connection = client_for(url, access)
     try:
         for indices in _groups(model, reference):
             label = ", ".join(reference.samples[i].name for i in indices)
             try:
-                answer = _ask(connection, model, [reference.samples[i] for i in indices])
+                samples = [reference.samples[i] for i in indices]
+                answer = _ask(connection, model, samples, access)
             except (InferenceServerException, OSError) as error:
                 detail = f"{label}: the server answered with an error: {error}"
                 return ParityResult(False, rows, None, tolerance, detail)
@@ -107,8 +113,10 @@ def _groups(model: Model, reference: Reference) -> list[list[int]]:
 
 
 def _ask(
-    connection: client.InferenceServerClient, model: Model, samples: Sequence[Sample]
+    connection: Client, model: Model, samples: Sequence[Sample], access: Access
 ) -> dict[str, Array | None]:
+    grpc = isinstance(connection, tritonclient.grpc.InferenceServerClient)
+    client = tritonclient.grpc if grpc else tritonclient.http
     inputs = []
     for name, array in stack_rows(samples).items():
         tensor = client.InferInput(name, list(array.shape), DATATYPES[array.dtype])
@@ -116,7 +124,9 @@ def _ask(
         inputs.append(tensor)
     names = [spec.name for spec in model.config.outputs]
     outputs = [client.InferRequestedOutput(name) for name in names]
-    answer = connection.infer(model.name, inputs, outputs=outputs)
+    answer = connection.infer(
+        model.name, inputs, outputs=outputs, headers=dict(access.headers) or None
+    )
     return {name: answer.as_numpy(name) for name in names}
 
 

@@ -238,7 +238,7 @@ def _decode_tensor(
         raise ProtocolError(f"{label}: binary_data_size is {size} but {len(blob)} bytes are left")
     if "data" in item:
         raise ProtocolError(f"{label} has both 'data' and a binary_data_size; send one of them")
-    array = _from_binary(blob[:size], label, datatype, shape)
+    array = from_binary(blob[:size], label, datatype, shape)
     return Tensor(name, datatype, _shaped(array, label, shape)), blob[size:]
 
 
@@ -310,7 +310,7 @@ def _flatten(data: object, label: str, rank: int) -> list[Any]:
     return values
 
 
-def _from_binary(blob: memoryview, label: str, datatype: str, shape: tuple[int, ...]) -> Array:
+def from_binary(blob: memoryview, label: str, datatype: str, shape: tuple[int, ...]) -> Array:
     count = math.prod(shape)
     if datatype == "BYTES":
         return _bytes_elements(blob, label, count)
@@ -351,7 +351,7 @@ def _encode_tensor(tensor: Tensor, binary: bool, into: list[dict[str, Any]]) -> 
     }
     into.append(item)
     if binary:
-        blob = _to_binary(tensor)
+        blob = to_binary(tensor)
         item["parameters"] = {"binary_data_size": len(blob)}
         return blob
     if tensor.datatype in _BINARY_ONLY:
@@ -362,7 +362,7 @@ def _encode_tensor(tensor: Tensor, binary: bool, into: list[dict[str, Any]]) -> 
     return b""
 
 
-def _to_binary(tensor: Tensor) -> bytes | memoryview:
+def to_binary(tensor: Tensor) -> bytes | memoryview:
     if tensor.datatype == "BYTES":
         elements = (_as_bytes(value) for value in tensor.array.ravel())
         return b"".join(struct.pack("<I", len(value)) + value for value in elements)

@@ -7,7 +7,18 @@ import sys
 import typer
 from rich.console import Console
 
-from loadtest.cli import check, compare, doctor, load, models, report, serve, setup
+from loadtest.cli import (
+    calibrate,
+    check,
+    compare,
+    doctor,
+    load,
+    models,
+    report,
+    scenarios,
+    serve,
+    setup,
+)
 from serving.errors import INTERRUPTED_EXIT_CODE, InfersweepError
 
 app = typer.Typer(
@@ -18,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-for command in (compare, serve, check, load, report, doctor, setup):
+for command in (compare, load, serve, check, report, scenarios, calibrate, doctor, setup):
     app.command(name=command.NAME, epilog=command.EXAMPLES)(command.run)
 app.add_typer(models.app, name="models")
 

@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loadtest.results import Trial
+from loadtest.results import Settings, Trial
 
 
 class LiveDisplay:
     """A ``SweepListener`` for the terminal; plain lines where there is none."""
 
-    def __init__(self, console: Console, *, done: int, planned: int) -> None:
+    def __init__(self, console: Console, settings: Settings, *, done: int) -> None:
+        self._settings = settings
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -25,7 +26,9 @@ class LiveDisplay:
             refresh_per_second=2,
             transient=True,
         )
-        self._task = self._progress.add_task("starting", total=planned, completed=done)
+        self._task = self._progress.add_task(
+            "starting", total=settings.planned_trials, completed=done
+        )
 
     def stage(self, text: str) -> None:
         self._progress.update(self._task, description=escape(text))
@@ -36,9 +39,9 @@ class LiveDisplay:
         colour = "green" if trial.verdict == "VALID" else "red"
         why = f": {'; '.join(trial.reasons)}" if trial.reasons else ""
         self._progress.console.print(
-            f"{done}/{planned} {escape(trial.backend)} concurrency {trial.concurrency} "
-            f"repeat {trial.repeat}: {rate:.1f} inferences/s [{colour}]{trial.verdict}[/]"
-            f"{escape(why)}",
+            f"{done}/{planned} {escape(trial.backend)} {trial.level:g} {self._settings.level_name} "
+            f"repeat {trial.repeat}: {rate:,.1f} inferences/s, warm after {trial.warmup_s:.1f} s "
+            f"[{colour}]{trial.verdict}[/]{escape(why)}",
             highlight=False,
         )
 

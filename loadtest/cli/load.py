@@ -1,40 +1,185 @@
-"""``infersweep load``: closed-loop load on one v2 server that already runs."""
+"""``infersweep load``: any scenario on one server, running already or started here."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
+from rich.console import Console
 
-from loadtest.cli import compare
-from loadtest.cli.options import DEFAULT_REPOSITORY, ModelOption, RepositoryOption
+from loadtest.cli.measure import Run, measure
+from loadtest.cli.options import (
+    DEFAULT_REPOSITORY,
+    ModelOption,
+    RepositoryOption,
+    parse_address,
+    parse_headers,
+    parse_levels,
+    parse_parameters,
+    parse_share,
+    require_positive,
+    split_of,
+)
+from loadtest.engine import engine_for
+from loadtest.payload import Encoding
+from loadtest.results import Settings
+from loadtest.runner import Fleet, worker_command
+from loadtest.scenarios import find_scenario, make_load
+from serving.backends import resolve
+from serving.errors import UsageError
+from serving.host import cpu_budget, parse_cpus
+from serving.models.repository import find_model
+from serving.preflight import check_server
+from serving.readiness import Access, is_grpc
 
 NAME = "load"
+MASTER_PORT = 5557
 EXAMPLES = (
     "Examples: `infersweep load --url http://127.0.0.1:8000 --model image_classifier` · "
-    "`infersweep load --url http://127.0.0.1:8000 --concurrency 1,8 --duration 10`"
+    "`infersweep load --backend onnxruntime --scenario server --levels 50,100` · "
+    "`infersweep load --url grpc://edge-1:8001 --scenario bursty -p burstiness=8 --levels 40` · "
+    "`infersweep load --url http://edge-1:8000 --master 0.0.0.0 --expect-workers 2` and, on two "
+    "other hosts, `infersweep load --worker MASTER`"
 )
 
 
 def run(
-    url: Annotated[str, typer.Option(help="address of the server")],
+    url: Annotated[
+        str | None, typer.Option(help="address of a server that runs: http, https, grpc, grpcs")
+    ] = None,
+    backend: Annotated[str | None, typer.Option(help="or a backend to start here")] = None,
     model: ModelOption = "image_classifier",
-    concurrency: Annotated[str, typer.Option(help="users at once")] = "1,4",
-    duration: Annotated[float, typer.Option(help="seconds of one measured window")] = 4.0,
-    repeats: Annotated[int, typer.Option(help="windows per concurrency")] = 1,
+    scenario: Annotated[str, typer.Option(help="see `infersweep scenarios`")] = "closed",
+    levels: Annotated[
+        str | None, typer.Option(help="comma-separated: users, or requests/s [scenario's own]")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE of the scenario")
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="seconds of one measured window [scenario's own]")
+    ] = None,
+    until_confident: Annotated[
+        str | None, typer.Option(help="such as 5%: go on until p99 is known so closely")
+    ] = None,
+    limit: Annotated[float, typer.Option(help="longest window in seconds for that")] = 300.0,
+    repeats: Annotated[int, typer.Option(help="windows per level")] = 1,
+    timeout: Annotated[float, typer.Option(help="seconds before a request is given up")] = 10.0,
+    seed: Annotated[int, typer.Option(help="schedule, order of trials and of inputs")] = 1,
+    batch: Annotated[int, typer.Option(help="rows in one request", min=1)] = 1,
+    encoding: Annotated[str, typer.Option(help="binary or json; gRPC is chosen by --url")] = (
+        "binary"
+    ),
+    shared_memory: Annotated[
+        bool, typer.Option("--shared-memory", help="inputs through system shared memory")
+    ] = False,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="'Name: value' on every request")
+    ] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="certificates to trust for TLS")] = None,
+    connections: Annotated[int, typer.Option(help="most that a generator opens", min=1)] = 1024,
+    engine: Annotated[str | None, typer.Option(help="native or python [by address]")] = None,
+    processes: Annotated[int, typer.Option(help="generator processes here", min=1)] = 1,
+    master: Annotated[
+        str | None, typer.Option(help="HOST[:PORT] to listen on for workers on other hosts")
+    ] = None,
+    expect_workers: Annotated[int, typer.Option(help="workers to wait for", min=1)] = 1,
+    worker: Annotated[
+        str | None, typer.Option(help="HOST[:PORT] of a master that this one generates for")
+    ] = None,
+    server_cpus: Annotated[str | None, typer.Option(help="for --backend, such as 0-2")] = None,
     client_cpus: Annotated[str | None, typer.Option(help="such as 3 [default: the last]")] = None,
     out: Annotated[Path | None, typer.Option(help="results folder")] = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
 ) -> int:
-    """Check a running server's answers, then measure it; the report is as that of compare."""
-    return compare.run(
+    """Check a server's answers, then load it by a scenario; the report is as that of compare."""
+    if worker is not None:
+        return _work_for(worker, client_cpus)
+    chosen = find_scenario(scenario)
+    label = _label(url, backend)
+    found = find_model(model, repository)
+    access = Access(parse_headers(header or []), ca_file)
+    split = split_of(server_cpus, client_cpus)
+    if master is None and processes > len(split.client):
+        split = split_of(server_cpus, client_cpus, clients=processes)
+    grpc = url is not None and is_grpc(url)
+    settings = Settings(
         model=model,
-        backends=f"remote:{url}",
-        concurrency=concurrency,
-        duration=duration,
-        repeats=repeats,
-        client_cpus=client_cpus,
-        out=out,
-        repository=repository,
+        backends=(label,),
+        scenario=scenario,
+        parameters=parse_parameters(parameter or []),
+        level_name=chosen.level_name,
+        levels=parse_levels(levels) if levels else chosen.levels,
+        duration_s=require_positive(
+            chosen.duration_s if duration is None else duration, "--duration"
+        ),
+        repeats=int(require_positive(repeats, "--repeats")),
+        timeout_s=require_positive(timeout, "--timeout"),
+        batch_size=batch,
+        seed=seed,
+        engine=engine_for(url or ("grpc://" if encoding == "grpc" else "http://"), engine),
+        encoding=_encoding(encoding, grpc),
+        shared_memory=shared_memory,
+        headers=tuple(access.headers),
+        connections=connections,
+        processes=expect_workers if master else processes,
+        until_confident=parse_share(until_confident, "--until-confident"),
+        limit_s=require_positive(limit, "--limit"),
+        server_cpus=split.server,
+        client_cpus=split.client,
     )
+    _require_possible(settings)
+    if url is not None:
+        check_server(url, found, access)
+    fleet = Fleet(cpus=split.client, processes=processes)
+    if master is not None:
+        bind = parse_address(master, MASTER_PORT)
+        fleet = Fleet(split.client, processes=0, remote_workers=expect_workers, bind=bind)
+    return measure(Console(), Run(found, settings, fleet, cpu_budget().usable, out, access))
+
+
+def _label(url: str | None, backend: str | None) -> str:
+    if (url is None) == (backend is None):
+        raise UsageError(
+            "name one server", hint="Give --url of one that runs, or --backend to start one here."
+        )
+    label = f"remote:{url}" if url is not None else str(backend)
+    resolve(label)
+    return label
+
+
+def _encoding(text: str, grpc: bool) -> Encoding:
+    wanted = "grpc" if grpc else text
+    for encoding in get_args(Encoding):
+        if wanted == encoding:
+            return cast("Encoding", encoding)
+    raise UsageError(f"there is no encoding {text!r}", hint="Choose binary, json or grpc.")
+
+
+def _require_possible(settings: Settings) -> None:
+    """Everything that can be told before anything is started."""
+    for level in settings.levels:
+        make_load(settings.scenario, level, settings.parameters, settings.duration_s)
+    if settings.until_confident is not None and settings.processes > 1:
+        raise UsageError(
+            "--until-confident needs one generator, which sees all samples",
+            hint="Leave --processes and --master out, or give a longer --duration.",
+        )
+    if settings.shared_memory and settings.encoding != "binary":
+        raise UsageError(
+            f"shared memory does not go with {settings.encoding}", hint="Leave one of them out."
+        )
+
+
+def _work_for(master: str, client_cpus: str | None) -> int:
+    """Become a generator that takes its orders from a master on another host."""
+    host, port = parse_address(master, MASTER_PORT)
+    if client_cpus:
+        os.sched_setaffinity(0, parse_cpus(client_cpus))
+    Console().print(f"generating for the master at {host}:{port}; it ends this", highlight=False)
+    sys.stdout.flush()
+    command = worker_command(host, port)
+    os.execv(command[0], command)

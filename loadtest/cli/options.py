@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -13,6 +14,7 @@ import typer
 
 from serving.backends import resolve
 from serving.errors import UsageError
+from serving.host import CpuSplit, cpu_budget, parse_cpus, split_cpus
 from serving.models.repository import DEFAULT_ROOT
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="name in the model repository")]
@@ -54,6 +56,99 @@ def parse_counts(text: str, option: str) -> tuple[int, ...]:
             hint="Write for example 1,2,4,8.",
         )
     return tuple(int(part) for part in parts)
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Numbers above 0 from a comma-separated list.
+
+    Raises:
+        UsageError: the text is no such list.
+    """
+    try:
+        levels = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        levels = ()
+    if not levels or not all(0 < n < math.inf for n in levels) or len(set(levels)) != len(levels):
+        raise UsageError(
+            f"--levels {text!r} is not a list of different numbers above 0",
+            hint="Write for example 50,100.",
+        )
+    return levels
+
+
+def parse_parameters(items: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` items by name.
+
+    Raises:
+        UsageError: an item has no name or no equals sign, or a name stands there twice.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not name or not equals or name in found:
+            raise UsageError(f"--parameter {item!r}", hint="Write NAME=VALUE, each name once.")
+        found[name] = value
+    return found
+
+
+def parse_headers(items: Sequence[str]) -> dict[str, str]:
+    """``Name: value`` items by name.
+
+    Raises:
+        UsageError: an item is no header.
+    """
+    found = {}
+    for item in items:
+        name, colon, value = item.partition(":")
+        token = name.replace("-", "").replace("_", "")
+        if not colon or not token.isalnum() or not token.isascii() or "\n" in value:
+            # The value may be a secret, so it is not shown.
+            raise UsageError(f"--header {name[:40]!r}", hint="Write 'Name: value'.")
+        found[name] = value.strip()
+    return found
+
+
+def parse_share(text: str | None, option: str) -> float | None:
+    """``5%`` or ``0.05`` as 0.05.
+
+    Raises:
+        UsageError: it is not between 0 and 1.
+    """
+    if text is None:
+        return None
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"{option} is {text!r}", hint="Write for example 5%.")
+    return share
+
+
+def parse_address(text: str, default_port: int) -> tuple[str, int]:
+    """``HOST`` or ``HOST:PORT``.
+
+    Raises:
+        UsageError: the port is no number.
+    """
+    host, colon, port = text.rpartition(":") if ":" in text else (text, "", "")
+    if not host or (colon and not (port.isdecimal() and 0 < int(port) < 65536)):
+        raise UsageError(f"{text!r} is no address", hint="Write HOST or HOST:PORT.")
+    return host, int(port) if colon else default_port
+
+
+def split_of(server_cpus: str | None, client_cpus: str | None, *, clients: int = 1) -> CpuSplit:
+    """Which CPUs serve and which send.
+
+    Raises:
+        UsageError: a list is malformed, or names a CPU that this process may not use.
+    """
+    budget = cpu_budget()
+    server = parse_cpus(server_cpus) if server_cpus else None
+    client = parse_cpus(client_cpus) if client_cpus else None
+    if client is None and clients > 1:
+        client = budget.ids[: budget.usable][-clients:]
+    return split_cpus(budget, server, client)
 
 
 def require_positive(value: float, option: str) -> float:

@@ -39,14 +39,18 @@ def styles(summary: Summary) -> dict[str, Style]:
     }
 
 
-def drawn(backend: BackendSummary) -> list[Point]:
-    """The points that have a rate; one without a VALID repeat has none."""
-    return [point for point in backend.points if point.inferences_per_s is not None]
+def level_name(summary: Summary) -> str:
+    return summary.manifest.settings.level_name
+
+
+def level_text(summary: Summary, point: Point) -> str:
+    """Such as ``8 users``."""
+    return f"{point.level:g} {level_name(summary)}"
 
 
 def common_percentile(summary: Summary) -> str:
     """The highest percentile up to p99 that every VALID point has samples for."""
-    points = [point for backend in summary.backends for point in drawn(backend)]
+    points = [point for backend in summary.backends for point in backend.points]
     points = [point for point in points if point.verdict == "VALID"] or points
     for field in reversed(SHOWN):
         if all(percentile(point.response_time_ms, field) is not None for point in points):
@@ -55,13 +59,13 @@ def common_percentile(summary: Summary) -> str:
 
 
 def throughput_against_latency(summary: Summary) -> go.Figure:
-    """Inferences per second against response time, a line per backend through its concurrencies."""
+    """Inferences per second against response time, a line per backend through its levels."""
     field = common_percentile(summary)
     name = percentile_name(field)
     figure = go.Figure()
     shown: list[float] = []
     for backend, style in _styled(summary):
-        points = [p for p in drawn(backend) if percentile(p.response_time_ms, field) is not None]
+        points = [p for p in backend.points if percentile(p.response_time_ms, field) is not None]
         heights = [percentile(p.response_time_ms, field) or 0.0 for p in points]
         shown += heights
         figure.add_trace(
@@ -73,7 +77,7 @@ def throughput_against_latency(summary: Summary) -> go.Figure:
                 textposition="bottom right",
                 textfont={"size": 11},
                 hovertext=[
-                    f"<b>{escape(backend.label)}</b>, concurrency {p.concurrency}, {p.verdict}<br>"
+                    f"<b>{escape(backend.label)}</b>, {level_text(summary, p)}, {p.verdict}<br>"
                     f"{rate(p.inferences_per_s)} inferences/s<br>{name} {milliseconds(height)} ms"
                     for p, height in zip(points, heights, strict=True)
                 ],
@@ -89,27 +93,28 @@ def throughput_against_latency(summary: Summary) -> go.Figure:
 
 
 def latency_percentiles(summary: Summary) -> go.Figure:
-    """Response time percentiles, a panel per concurrency with one common axis."""
-    levels = sorted({p.concurrency for b in summary.backends for p in drawn(b)})
+    """Response time percentiles, a panel per level with one common axis."""
+    levels = sorted({p.level for b in summary.backends for p in b.points})
     columns = 1 if len(levels) < 2 else 2
     rows = max(1, math.ceil(len(levels) / columns))
     figure = make_subplots(
         rows=rows,
         cols=columns,
         shared_yaxes=True,
-        subplot_titles=[f"Concurrency {level}" for level in levels],
+        subplot_titles=[f"{level:g} {level_name(summary)}" for level in levels],
         horizontal_spacing=0.04,
         vertical_spacing=0.3 / rows,
     )
     shown: list[float] = []
     for index, level in enumerate(levels):
         for backend, style in _styled(summary):
-            points = [p for p in drawn(backend) if p.concurrency == level]
+            points = [p for p in backend.points if p.level == level]
             for point in points:
                 values = [percentile(point.response_time_ms, field) for field in SHOWN]
                 shown += [value for value in values if value is not None]
+                title = f"<b>{escape(backend.label)}</b>, {level_text(summary, point)}"
                 figure.add_trace(
-                    _percentile_line(backend.label, style, point, values),
+                    _percentile_line(title, backend.label, style, point, values),
                     row=index // columns + 1,
                     col=index % columns + 1,
                 )
@@ -124,17 +129,17 @@ def latency_percentiles(summary: Summary) -> go.Figure:
     return figure
 
 
-def throughput_against_concurrency(summary: Summary) -> go.Figure:
+def throughput_against_level(summary: Summary) -> go.Figure:
     """Median inferences per second; bars from the lowest to the highest repeat."""
     figure = go.Figure()
-    levels = sorted({p.concurrency for b in summary.backends for p in drawn(b)})
+    levels = sorted({p.level for b in summary.backends for p in b.points})
     for backend, style in _styled(summary):
-        points = drawn(backend)
-        medians = [p.inferences_per_s or 0.0 for p in points]
-        ranges = [p.inferences_per_s_range or (m, m) for p, m in zip(points, medians, strict=True)]
+        points = backend.points
+        medians = [p.inferences_per_s for p in points]
+        ranges = [p.inferences_per_s_range for p in points]
         figure.add_trace(
             go.Scatter(
-                x=[p.concurrency for p in points],
+                x=[p.level for p in points],
                 y=medians,
                 mode="lines+markers",
                 error_y={
@@ -146,7 +151,7 @@ def throughput_against_concurrency(summary: Summary) -> go.Figure:
                     "width": 5,
                 },
                 hovertext=[
-                    f"<b>{escape(backend.label)}</b>, concurrency {p.concurrency}, {p.verdict}<br>"
+                    f"<b>{escape(backend.label)}</b>, {level_text(summary, p)}, {p.verdict}<br>"
                     f"{rate(m)} inferences/s, repeats {rate(low)} to {rate(high)}"
                     for p, m, (low, high) in zip(points, medians, ranges, strict=True)
                 ],
@@ -155,19 +160,21 @@ def throughput_against_concurrency(summary: Summary) -> go.Figure:
             )
         )
     _lay_out(figure, height=420)
-    figure.update_xaxes(title="Concurrency", type="log", tickvals=levels, ticktext=levels)
+    texts = [f"{level:g}" for level in levels]
+    title = f"Level ({level_name(summary)})"
+    figure.update_xaxes(title=title, type="log", tickvals=levels, ticktext=texts)
     figure.update_yaxes(title="Throughput (inferences/s)", rangemode="tozero")
     return figure
 
 
 def _styled(summary: Summary) -> list[tuple[BackendSummary, Style]]:
     by_label = styles(summary)
-    return [(b, by_label[b.label]) for b in summary.backends if drawn(b)]
+    return [(b, by_label[b.label]) for b in summary.backends if b.points]
 
 
 def _point_label(point: Point) -> str:
     # The space keeps the text off the marker.
-    return f" {point.concurrency}" + ("" if point.verdict == "VALID" else " ✕")
+    return f" {point.level:g}" + ("" if point.verdict == "VALID" else " ✕")
 
 
 def _look(label: str, style: Style, points: Sequence[Point]) -> dict[str, Any]:
@@ -187,15 +194,14 @@ def _look(label: str, style: Style, points: Sequence[Point]) -> dict[str, Any]:
 
 
 def _percentile_line(
-    label: str, style: Style, point: Point, values: Sequence[float | None]
+    title: str, label: str, style: Style, point: Point, values: Sequence[float | None]
 ) -> go.Scatter:
     return go.Scatter(
         x=list(SHOWN),
         y=list(values),
         mode="lines+markers",
         hovertext=[
-            f"<b>{escape(label)}</b>, concurrency {point.concurrency}, {point.verdict}<br>"
-            f"{field} {milliseconds(value)} ms"
+            f"{title}, {point.verdict}<br>{field} {milliseconds(value)} ms"
             for field, value in zip(SHOWN, values, strict=True)
         ],
         hoverinfo="text",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from loadtest.results import OUTCOMES, Percentiles, Point
+from loadtest.analysis import QUANTILES
+from loadtest.results import OUTCOMES, Percentiles, Point, Quantile
 
-PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999))
+PERCENTILES = tuple(QUANTILES.items())
 """Field of ``Percentiles`` and its quantile, from low to high."""
 
 MISSING = "-"
@@ -17,8 +18,25 @@ def percentile_name(field: str) -> str:
 
 
 def percentile(values: Percentiles, field: str) -> float | None:
-    value: float | None = getattr(values, field)
-    return value
+    """Its value in milliseconds, without the bounds."""
+    found = quantile(values, field)
+    return None if found is None else found.value_ms
+
+
+def quantile(values: Percentiles, field: str) -> Quantile | None:
+    found: Quantile | None = getattr(values, field)
+    return found
+
+
+def bounded(value: Quantile) -> str:
+    """``at least 1,000`` where a time limit was reached, the bare number elsewhere."""
+    return f"≥ {milliseconds(value.value_ms)}" if value.at_least else milliseconds(value.value_ms)
+
+
+def bounds(value: Quantile) -> str:
+    """What the value lies between; open where there is no upper bound."""
+    high = "no bound" if value.high_ms is None else milliseconds(value.high_ms)
+    return f"{milliseconds(value.low_ms)} to {high}"
 
 
 def rate(value: float | None) -> str:

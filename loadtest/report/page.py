@@ -11,9 +11,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from loadtest.analysis import sample_floor
+from loadtest.confidence import sample_floor
 from loadtest.report import figures, numbers
 from loadtest.results import Ranking, Summary
+
+CLOSED = ("closed", "single-stream", "multi-stream", "offline")
 
 
 class Figure(NamedTuple):
@@ -38,9 +40,10 @@ def render(summary: Summary) -> str:
         manifest=summary.manifest,
         settings=summary.manifest.settings,
         answer=answer_of(summary.ranking),
+        levels=", ".join(f"{level:g}" for level in summary.manifest.settings.levels),
+        closed=summary.manifest.settings.scenario in CLOSED,
         styles=figures.styles(summary),
         figures=_figures(summary) if _has_points(summary) else (),
-        undrawn=_undrawn(summary),
         percentiles=[field for field, _ in numbers.PERCENTILES],
         floors=[
             (numbers.percentile_name(field), sample_floor(quantile))
@@ -80,17 +83,7 @@ def _template() -> Any:
 
 
 def _has_points(summary: Summary) -> bool:
-    return any(figures.drawn(backend) for backend in summary.backends)
-
-
-def _undrawn(summary: Summary) -> list[str]:
-    """Points that no figure can show."""
-    return [
-        f"{backend.label} at concurrency {point.concurrency}"
-        for backend in summary.backends
-        for point in backend.points
-        if point.inferences_per_s is None
-    ]
+    return any(backend.points for backend in summary.backends)
 
 
 def _figures(summary: Summary) -> tuple[Figure, ...]:
@@ -105,25 +98,25 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
         _figure(
             "throughput-latency",
             "Throughput against response time",
-            "Right and low is better; the axes do not start at zero. The number at a point "
-            f"is its concurrency; hollow points with ✕ are INVALID.{lower}",
+            "Right and low is better; the axes do not start at zero. The number at a point is "
+            f"its level ({figures.level_name(summary)}); hollow points with ✕ are INVALID.{lower}",
             f"Scatter plot of inferences per second against {name} response time.",
             figures.throughput_against_latency(summary),
         ),
         _figure(
             "latency-percentiles",
             "Response time percentiles",
-            "One panel per concurrency, one common scale. A percentile without enough samples "
+            "One panel per level, one common scale. A percentile without enough samples "
             "is left out, not guessed.",
-            "Line plots of the p50, p90, p95 and p99 response time per backend and concurrency.",
+            "Line plots of the p50, p90, p95 and p99 response time per backend and level.",
             figures.latency_percentiles(summary),
         ),
         _figure(
-            "throughput-concurrency",
-            "Throughput against concurrency",
+            "throughput-level",
+            "Throughput against level",
             "Points are the median over repeats; bars reach from the lowest to the highest.",
-            "Line plot of inferences per second against concurrency, with the range of repeats.",
-            figures.throughput_against_concurrency(summary),
+            "Line plot of inferences per second against level, with the range of repeats.",
+            figures.throughput_against_level(summary),
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from loadtest.report.numbers import milliseconds, rate, rate_range, share
+from loadtest.report.numbers import bounded, bounds, rate, rate_range
 from loadtest.results import BackendSummary, Point, Summary
 
 
@@ -19,7 +19,7 @@ def summary_table(summary: Summary) -> Table:
         caption_justify="left",
     )
     table.add_column("backend", no_wrap=True)
-    for name in ("users", "inferences/s", "repeats", "p50", "p95", "p99", "client CPU"):
+    for name in (settings.level_name, "inferences/s", "repeats", "p50", "p95", "p99", "p99 bounds"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for backend in _best_first(summary):
@@ -39,12 +39,12 @@ def verdict_lines(summary: Summary) -> list[str]:
         lines.append(
             f"Incomplete: {summary.finished_trials} of {summary.planned_trials} trials finished."
         )
+    unit = summary.manifest.settings.level_name
     for backend in summary.backends:
         if backend.excluded:
             lines.append(f"{backend.label} was left out: {backend.excluded}")
         lines += [
-            f"{backend.label} at concurrency {point.concurrency} is INVALID: "
-            + "; ".join(point.reasons)
+            f"{backend.label} at {point.level:g} {unit} is INVALID: " + "; ".join(point.reasons)
             for point in backend.points
             if point.verdict == "INVALID"
         ]
@@ -59,13 +59,13 @@ def _best_first(summary: Summary) -> list[BackendSummary]:
 def _cells(point: Point) -> list[str]:
     times = point.response_time_ms
     return [
-        str(point.concurrency),
+        f"{point.level:g}",
         rate(point.inferences_per_s),
         rate_range(point.inferences_per_s_range),
         *(
-            "too few" if value is None else milliseconds(value)
+            "too few" if value is None else bounded(value)
             for value in (times.p50, times.p95, times.p99)
         ),
-        share(point.client_cpu),
+        "" if times.p99 is None else bounds(times.p99),
         "[green]VALID[/]" if point.verdict == "VALID" else "[red]INVALID[/]",
     ]

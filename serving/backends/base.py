@@ -60,6 +60,7 @@ class Launch:
     facts: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     warnings: tuple[str, ...] = ()
     metrics_url: str | None = None
+    grpc_url: str | None = None
     ready_within_s: float = 60.0
 
 

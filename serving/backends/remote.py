@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 from serving.backends.base import Launch, ServePlan
 from serving.errors import UsageError
 
+SCHEMES = ("http", "https", "grpc", "grpcs")
+
 
 @dataclass(frozen=True)
 class RemoteBackend:
     name: str = "remote"
-    summary: str = "any v2 server that already runs: remote:http://HOST:PORT"
+    summary: str = "any v2 server that already runs: remote:http://HOST:PORT, also https and grpc"
     options: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType({"http://HOST:PORT": "the server's address"})
     )
@@ -24,10 +26,10 @@ class RemoteBackend:
         """Describe the running server; there is nothing to start.
 
         Raises:
-            UsageError: no address, or one that is not plain HTTP.
+            UsageError: no address, or one that is neither HTTP nor gRPC.
         """
         address = urlsplit(plan.option)
-        if address.scheme != "http" or not address.hostname:
+        if address.scheme not in SCHEMES or not address.hostname:
             raise UsageError(
                 f"{plan.label!r} names no address",
                 hint="Write for example remote:http://127.0.0.1:8000.",

@@ -21,7 +21,7 @@ ARGUMENTS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-PLOTS = ("throughput-latency", "latency-percentiles", "throughput-concurrency")
+PLOTS = ("throughput-latency", "latency-percentiles", "throughput-level")
 
 if not BROWSER and not DRIVER:
     pytest.skip("neither chromium nor chromedriver is installed", allow_module_level=True)

@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtest.payload import Payload, ReplyChecker, payloads_from, read_payloads, write_payloads
+from loadtest.payload import (
+    Encoding,
+    Payload,
+    ReplyChecker,
+    payloads_from,
+    read_payloads,
+    write_payloads,
+)
+from serving.errors import UsageError
 from serving.models.repository import Model
 from serving.parity import reference_for
 from serving.protocol import InferRequest, Tensor, decode_request, encode_response
@@ -53,19 +61,43 @@ def test_a_shortened_body_is_wrong_even_when_its_header_is_known() -> None:
     assert not checker.is_right(b"not json", None)
 
 
-def test_values_are_checked_on_the_first_and_every_nth_reply() -> None:
+def test_wrong_values_are_wrong_until_a_right_reply_described_itself() -> None:
     checker = ReplyChecker(PAYLOAD, values_every=5)
+    assert not any(checker.is_right(*reply(RIGHT + 1)) for _ in range(10))
+    assert checker.is_right(*reply(RIGHT))
     found = [checker.is_right(*reply(RIGHT + 1)) for _ in range(10)]
-    assert found == [False, True, True, True, True] * 2
+    assert found == [True, True, True, True, False] * 2
+    assert all(checker.is_right(*reply(RIGHT)) for _ in range(10))
 
 
-def test_payloads_survive_their_files(tiny: Model, tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["binary", "json", "grpc"])
+def test_payloads_survive_their_files(tiny: Model, tmp_path: Path, encoding: Encoding) -> None:
     reference = reference_for(tiny)
-    written = payloads_from(tiny, reference)
+    written = payloads_from(tiny, reference, encoding=encoding)
     write_payloads(tmp_path, written)
     back = read_payloads(tmp_path)
     assert len(back) == len(reference.samples)
-    for payload, sample, answer in zip(back, reference.samples, reference.answers, strict=True):
+    for payload, first, answer in zip(back, written, reference.answers, strict=True):
+        assert (payload.body, payload.headers) == (first.body, first.headers)
+        np.testing.assert_array_equal(payload.expected["y"].array, answer["y"])
+
+
+def test_a_request_carries_what_its_sample_holds(tiny: Model) -> None:
+    reference = reference_for(tiny)
+    for payload, sample in zip(payloads_from(tiny, reference), reference.samples, strict=True):
         sent = decode_request(payload.body, payload.header_length).inputs[0].array
         np.testing.assert_array_equal(sent, sample.inputs["x"])
-        np.testing.assert_array_equal(payload.expected["y"].array, answer["y"])
+
+
+def test_a_batch_holds_a_sample_and_those_after_it(tiny: Model) -> None:
+    reference = reference_for(tiny)
+    payloads = payloads_from(tiny, reference, rows=3)
+    sent = decode_request(payloads[-1].body, payloads[-1].header_length).inputs[0].array
+    wanted = [reference.samples[i].inputs["x"][0] for i in (-1, 0, 1)]
+    np.testing.assert_array_equal(sent, wanted)
+    assert payloads[-1].expected["y"].array.shape == (3, 10)
+
+
+def test_more_rows_than_the_model_takes_are_refused(tiny: Model) -> None:
+    with pytest.raises(UsageError, match=r"9 rows .* \(8\)"):
+        payloads_from(tiny, reference_for(tiny), rows=9)

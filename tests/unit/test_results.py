@@ -29,7 +29,7 @@ def test_a_half_written_trial_does_not_count_and_does_not_spoil_the_next(tmp_pat
     first, histograms = made.trial("a", 1, 1, [made.MS] * 9)
     folder.append_trial(first, histograms)
     path = tmp_path / "trials.jsonl"
-    path.write_bytes(path.read_bytes() + b'{"id": "a-c1-r2", "back')
+    path.write_bytes(path.read_bytes() + b'{"id": "a-l1-r2", "back')
     assert folder.read_trials() == [first]
     folder.drop_half_written()
     second, histograms = made.trial("a", 1, 2, [made.MS] * 9)

@@ -7,7 +7,7 @@ from tests.sample_trials import settings
 
 
 def test_every_trial_runs_once_and_each_repeat_visits_every_backend() -> None:
-    asked = settings(backends=("a", "b", "c"), concurrency=(1, 2, 4), repeats=4)
+    asked = settings(backends=("a", "b", "c"), levels=(1, 2, 4), repeats=4)
     visits = plan_visits(asked)
     ids = [trial.id for visit in visits for trial in visit.trials]
     assert len(ids) == len(set(ids)) == 3 * 3 * 4

@@ -149,6 +149,7 @@ def _launch(
         },
         warnings=warnings,
         metrics_url=f"http://{plan.host}:{metrics_port}/metrics",
+        grpc_url=f"grpc://{plan.host}:{grpc_port}",
         ready_within_s=120.0,
     )
 

@@ -1,0 +1,138 @@
+"""What ``compare`` and ``load`` share: from settings to a results folder, a table and a page."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from loadtest.calibration import ceiling_for
+from loadtest.cli.display import LiveDisplay
+from loadtest.cli.options import interrupt_on_sigterm
+from loadtest.manifest import describe_run
+from loadtest.report import write_report
+from loadtest.report.terminal import summary_table
+from loadtest.results import ResultsFolder, Settings, Summary
+from loadtest.runner import Fleet
+from loadtest.summary import write_summary
+from loadtest.sweep import Sweep
+from serving.deployment import fetch_needed
+from serving.errors import INTERRUPTED_EXIT_CODE, LoadError, ResultsError
+from serving.models.repository import Model
+from serving.models.zoo.build import ensure_built
+from serving.readiness import OPEN, Access
+
+
+@dataclass(frozen=True)
+class Run:
+    """One invocation: what is measured, from where, and where the results go."""
+
+    model: Model
+    settings: Settings
+    fleet: Fleet
+    usable_cpus: int
+    out: Path | None
+    access: Access = OPEN
+
+
+def measure(console: Console, run: Run) -> int:
+    """Measure what is not measured yet, and show it. Returns the exit status.
+
+    Raises:
+        InfersweepError: nothing could be measured, or nothing that was is VALID.
+    """
+    with interrupt_on_sigterm():
+        return _measure(console, run)
+
+
+def _measure(console: Console, run: Run) -> int:
+    settings = run.settings
+    ensure_built(run.model, console.print)
+    fetch_needed(settings.backends, console.print)
+    folder = ResultsFolder(run.out or _default_folder(run.model.name))
+    _open(folder, run, console)
+    # Everything this process does from here on happens on the client's side.
+    os.sched_setaffinity(0, settings.client_cpus)
+    ceiling_rps, told = ceiling_for(run.model, settings, run.fleet, run.usable_cpus)
+    console.print(told, highlight=False)
+    interrupted = False
+    with LiveDisplay(console, settings, done=len(folder.read_trials())) as display:
+        sweep = Sweep(
+            settings,
+            run.model,
+            run.usable_cpus,
+            folder,
+            display,
+            run.fleet,
+            ceiling_rps=ceiling_rps,
+            access=run.access,
+        )
+        try:
+            sweep.run()
+        except KeyboardInterrupt:
+            interrupted = True
+    summary = write_summary(folder)
+    page = write_report(folder)
+    console.print(summary_table(summary))
+    if len(settings.backends) > 1:
+        console.print(summary.ranking.sentence, style="bold", highlight=False)
+    console.print(f"Report: {page}", highlight=False)
+    if interrupted:
+        console.print(f"Interrupted. Resume with: {_resume_command(folder)}", highlight=False)
+        return INTERRUPTED_EXIT_CODE
+    _require_a_valid_point(summary, page)
+    return 0
+
+
+def _require_a_valid_point(summary: Summary, page: Path) -> None:
+    if any(point.verdict == "VALID" for b in summary.backends for point in b.points):
+        return
+    excluded = [b.excluded for b in summary.backends if b.excluded]
+    reasons = [r for b in summary.backends for point in b.points for r in point.reasons]
+    first = next(iter([*reasons, *excluded]), "nothing was measured")
+    raise LoadError(f"no point of this run is VALID: {first}", hint=f"The rest is in {page}.")
+
+
+def _default_folder(model: str) -> Path:
+    return Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-{model}"
+
+
+def _resume_command(folder: ResultsFolder) -> str:
+    command = shlex.split(folder.read_manifest().command)
+    if "--out" not in command:
+        command += ["--out", str(folder.path)]
+    return shlex.join(command)
+
+
+def _open(folder: ResultsFolder, run: Run, console: Console) -> None:
+    """Write the manifest, or find the one of the run that is resumed to be the same."""
+    manifest = describe_run(run.model, run.settings, _command(run.access))
+    if not folder.exists:
+        if folder.path.exists() and any(folder.path.iterdir()):
+            raise ResultsError(
+                f"{folder.path} holds files that are no results of infersweep",
+                hint="Choose another --out.",
+            )
+        folder.write_manifest(manifest)
+        return
+    known = folder.read_manifest()
+    if known.settings != run.settings or known.model_sha256 != manifest.model_sha256:
+        raise ResultsError(
+            f"{folder.path} was measured with other settings or another model file",
+            hint=f"Repeat its own command ({known.command}) or choose another --out.",
+        )
+    console.print(f"Resuming {folder.path}", highlight=False)
+
+
+def _command(access: Access) -> str:
+    """The command line, without the values of headers, which may be secrets."""
+    words = []
+    for word in sys.argv[1:]:
+        secret = next((v for v in access.headers.values() if v and v in word), None)
+        words.append(word.replace(secret, "...") if secret else word)
+    return shlex.join(["infersweep", *words])

@@ -1,0 +1,198 @@
+"""The Python engine: gevent's greenlets over any ``Caller``. For TLS and gRPC, and without a
+compiler; the native engine is several times as fast.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import gevent
+import numpy as np
+
+from loadtest.engine.base import (
+    OUTCOME,
+    PAUSE_AFTER_ERROR_S,
+    RECORD,
+    Choice,
+    Column,
+    Records,
+    Target,
+)
+from loadtest.engine.callers import Answer, Caller, GrpcCaller, HttpCaller
+from loadtest.engine.timer import Timer
+
+_NEVER_NS = 1 << 62
+_IDLE_S = 0.002
+_ROOM = 1 << 17
+_KILLED = Answer("unfinished", 0, 0, 0)
+
+
+class PythonEngine:
+    name = "python"
+
+    def __init__(self, target: Target, ca_file: Path | None = None) -> None:
+        grpc = urlsplit(target.url).scheme in ("grpc", "grpcs")
+        self._make = (GrpcCaller if grpc else HttpCaller, target, ca_file)
+        self._target = target
+        self._done: list[tuple[int, ...]] = []
+        self._users: list[gevent.Greenlet] = []
+        self._wanted = 0
+        self._remaining, self._fixed_due_ns, self._end_ns = -1, -1, _NEVER_NS
+        self._in_flight: dict[int, tuple[int, int, int, int]] = {}
+        self._tickets = 0
+        self._queries = 0
+        self._arrivals: deque[tuple[int, int]] = deque()
+        self._idle: list[Caller] = []
+        self._callers = 0
+        self._dispatcher = gevent.spawn(self._dispatch)
+
+    def _caller(self) -> Caller:
+        kind, target, ca_file = self._make
+        self._callers += 1
+        return kind(target, ca_file)
+
+    def set_users(self, users: int, *, together: bool = False) -> None:
+        self._wanted = users
+        if together:
+            if not self._users and users:
+                self._users.append(gevent.spawn(self._queries_of, users))
+            return
+        while len(self._users) < users:
+            self._users.append(gevent.spawn(self._user, len(self._users)))
+        del self._users[users:]
+
+    def set_limit(self, requests: int, due_ns: int) -> None:
+        self._remaining, self._fixed_due_ns = requests, due_ns
+
+    def set_end(self, end_ns: int) -> None:
+        self._end_ns = end_ns
+
+    def schedule(self, due_ns: Column, payloads: Choice) -> int:
+        taken = min(len(due_ns), _ROOM - len(self._arrivals))
+        self._arrivals.extend(zip(due_ns[:taken].tolist(), payloads[:taken].tolist(), strict=True))
+        return taken
+
+    def drain(self) -> Records:
+        done, self._done = self._done, []
+        return np.array(done, RECORD)
+
+    @property
+    def busy(self) -> int:
+        return len(self._in_flight) + len(self._arrivals)
+
+    @property
+    def lost(self) -> int:
+        return 0
+
+    @property
+    def unchecked(self) -> int:
+        return 0
+
+    def stop(self) -> None:
+        self._wanted = 0
+        gevent.killall([*self._users, self._dispatcher])
+        now_ns = time.monotonic_ns()
+        for due, sent, payload, query in self._in_flight.values():
+            self._record(due, sent, payload, query, Answer("unfinished", 0, 0, now_ns))
+        self._in_flight.clear()
+
+    def _next_due(self, due_ns: int) -> int | None:
+        """When the next closed-loop request is due; ``None`` when there is to be none."""
+        fixed = self._fixed_due_ns
+        due_ns = due_ns if fixed < 0 else fixed
+        if due_ns >= self._end_ns or self._remaining == 0:
+            return None
+        if self._remaining > 0:
+            self._remaining -= 1
+        return due_ns
+
+    def _user(self, number: int) -> None:
+        caller = self._caller()
+        choose = random.Random(f"{self._target.seed}/{number}").randrange
+        due_ns = time.monotonic_ns()
+        while number < self._wanted:
+            due = self._next_due(due_ns)
+            if due is None:
+                gevent.sleep(_IDLE_S)
+                due_ns = time.monotonic_ns()
+                continue
+            self._queries += 1
+            answer = self._send(caller, due, choose(len(self._target.payloads)), self._queries)
+            due_ns = answer.done_ns
+            if answer.outcome == "connection_error":
+                gevent.sleep(PAUSE_AFTER_ERROR_S)
+                due_ns = time.monotonic_ns()
+        caller.close()
+
+    def _queries_of(self, samples: int) -> None:
+        """Multi-stream: the next query is due when all requests of the last are done."""
+        callers = [self._caller() for _ in range(samples)]
+        choose = random.Random(self._target.seed).randrange
+        due_ns = time.monotonic_ns()
+        while self._wanted:
+            due = self._next_due(due_ns)
+            if due is None:
+                gevent.sleep(_IDLE_S)
+                due_ns = time.monotonic_ns()
+                continue
+            self._queries += 1
+            sent = [
+                gevent.spawn(
+                    self._send, caller, due, choose(len(self._target.payloads)), self._queries
+                )
+                for caller in callers
+            ]
+            answers = [one.get() for one in gevent.joinall(sent)]
+            due_ns = max(answer.done_ns for answer in answers)
+            if any(answer.outcome == "connection_error" for answer in answers):
+                gevent.sleep(PAUSE_AFTER_ERROR_S)
+                due_ns = time.monotonic_ns()
+        for caller in callers:
+            caller.close()
+
+    def _dispatch(self) -> None:
+        timer = Timer()
+        while True:
+            if not self._arrivals:
+                gevent.sleep(_IDLE_S)
+                continue
+            due_ns, payload = self._arrivals[0]
+            timer.sleep_until(due_ns)
+            self._arrivals.popleft()
+            if due_ns >= self._end_ns:
+                continue
+            self._queries += 1
+            if self._idle or self._callers < self._target.connections:
+                caller = self._idle.pop() if self._idle else self._caller()
+                gevent.spawn(self._send_and_return, caller, due_ns, payload, self._queries)
+            else:
+                now_ns = time.monotonic_ns()
+                missed = Answer("not_sent", 0, 0, now_ns)
+                self._record(due_ns, now_ns, payload, self._queries, missed)
+
+    def _send_and_return(self, caller: Caller, due_ns: int, payload: int, query: int) -> None:
+        self._send(caller, due_ns, payload, query)
+        self._idle.append(caller)
+
+    def _send(self, caller: Caller, due_ns: int, payload: int, query: int) -> Answer:
+        sent_ns = time.monotonic_ns()
+        self._tickets += 1
+        ticket = self._tickets
+        self._in_flight[ticket] = (due_ns, sent_ns, payload, query)
+        answer = caller.call(payload)
+        if self._in_flight.pop(ticket, None) is None:
+            return _KILLED
+        self._record(due_ns, sent_ns, payload, query, answer)
+        return answer
+
+    def _record(self, due_ns: int, sent_ns: int, payload: int, query: int, answer: Answer) -> None:
+        self._done.append(
+            (
+                *(due_ns, sent_ns, answer.first_byte_ns, answer.done_ns, query, 0, 0, -1),
+                *(payload, answer.status, OUTCOME[answer.outcome], 0),
+            )
+        )

@@ -1,0 +1,290 @@
+"""One generator: an engine, what it is to send, and what it measured. Knows nothing of Locust.
+
+Stages, each called by whoever coordinates: ``begin`` a level, ``warm_up``, ``measure``.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadtest.confidence import relative_width
+from loadtest.engine import Target, open_engine
+from loadtest.engine.base import OUTCOME, Records
+from loadtest.payload import read_payloads
+from loadtest.recorder import Recorder
+from loadtest.scenarios import ClosedLoop, Load, OpenLoop, make_load
+from loadtest.schedule import Times, share
+from loadtest.trial import LevelOutput, TrialSpec
+from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
+from serving.process import family, family_cpu_time_s, family_rss_bytes
+
+_DRAIN_EVERY_S = 0.1
+_LOOK_AHEAD_NS = 1_000_000_000
+_NEVER_NS = 1 << 62
+_OPEN_WARMUP_USERS = 1
+_NS = 1e9
+
+Watcher = Callable[[Records], None]
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    seconds: float
+    requests: int
+    settled: bool
+
+
+class Generator:
+    """Sends for one process. ``sleep`` must let Locust's greenlets run."""
+
+    def __init__(self, spec: TrialSpec, sleep: Callable[[float], None]) -> None:
+        """Raises InfersweepError when the engine cannot be had or the scenario makes no load."""
+        self.spec = spec
+        self._sleep = sleep
+        payloads = tuple(read_payloads(spec.payloads))
+        self._payload_count = len(payloads)
+        target = Target(
+            url=spec.url,
+            model=spec.model,
+            payloads=payloads,
+            timeout_s=spec.timeout_s,
+            connections=spec.connections,
+            values_every=spec.values_every,
+            seed=spec.seed + spec.index,
+            headers=spec.headers,
+        )
+        self.engine = open_engine(spec.engine, target, spec.ca_file)
+        self.users = 0
+        self._load: Load | None = None
+        self._level = 0.0
+        self._feeder: _Feeder | None = None
+        self._warm = WarmUp(0.0, 0, settled=True)
+
+    def load_of(self, level: float) -> Load:
+        return make_load(self.spec.scenario, level, self.spec.parameters, self.spec.duration_s)
+
+    def set_users(self, users: int) -> None:
+        """As many users as Locust has spawned in this process."""
+        self.users = users
+        if isinstance(self._load, ClosedLoop):
+            self.engine.set_users(users, together=self._load.together)
+
+    def begin(self, level: float, start_ns: int) -> None:
+        """Start the load of one level; its schedule counts from ``start_ns``."""
+        self._level, self._load = level, self.load_of(level)
+        self.engine.set_end(_NEVER_NS)
+        self.engine.set_limit(-1, -1)
+        self._feeder = None
+        if isinstance(self._load, ClosedLoop):
+            self.set_users(self.users)
+        elif self._load.stationary:
+            self._feeder = self._feed_from(self._load, start_ns)
+        else:
+            self.engine.set_users(_OPEN_WARMUP_USERS)
+
+    def _feed_from(self, load: OpenLoop, start_ns: int) -> _Feeder:
+        spec = self.spec
+        arrivals = load.arrivals(np.random.default_rng(spec.seed))
+        own = share(arrivals, spec.index, spec.count)
+        return _Feeder(own, start_ns, self._payload_count, spec.seed + spec.index)
+
+    def warm_up(self) -> WarmUp:
+        """Return when the server is warm by the rule of ``loadtest.warmup``, or at its limit."""
+        begun, warmth = time.monotonic(), Warmth()
+        limit_s = max(LIMIT_S, 2 * self.spec.timeout_s)
+        elapsed = checked = 0.0
+        settled = False
+        while not settled and (elapsed < LIMIT_S or (not warmth.requests and elapsed < limit_s)):
+            records = self.pump(_DRAIN_EVERY_S)
+            right = records[records["outcome"] == OUTCOME["ok"]]
+            warmth.add(right["done"] - right["sent"])
+            elapsed = time.monotonic() - begun
+            if elapsed - checked >= CHECK_EVERY_S:
+                checked = elapsed
+                settled = warmth.settled(self._warm_users(), elapsed)
+        if not self._stationary():
+            self._quiesce()
+        self._warm = WarmUp(time.monotonic() - begun, warmth.requests, settled)
+        return self._warm
+
+    def _warm_users(self) -> int:
+        return max(self.users, 1) if isinstance(self._load, ClosedLoop) else _OPEN_WARMUP_USERS
+
+    def _stationary(self) -> bool:
+        """Whether the window is cut out of what already runs."""
+        if isinstance(self._load, ClosedLoop):
+            return self._load.requests is None
+        return self._load is not None and self._load.stationary
+
+    def _quiesce(self) -> None:
+        """Stop sending and wait for what is in flight."""
+        self.engine.set_end(0)
+        deadline = time.monotonic() + self.spec.timeout_s + 1.0
+        while self.engine.busy and time.monotonic() < deadline:
+            self.pump(_DRAIN_EVERY_S)
+        self.pump(0.0)
+
+    def measure(self, start_ns: int) -> LevelOutput:
+        """Measure one window from ``start_ns`` on, and wait for its last answers."""
+        load, spec = self._load, self.spec
+        assert load is not None
+        length_s = spec.duration_s
+        if isinstance(load, OpenLoop) and load.length_s is not None:
+            length_s = load.length_s
+        recorder = Recorder(
+            start_ns,
+            start_ns + int(length_s * _NS),
+            samples_per_query=self.users if _is_query(load) else 1,
+        )
+        before = _ServerUse.now(spec.server_pid)
+        own_before_s, measured_from = _own_cpu_s(), time.monotonic()
+        self._release(load, recorder)
+        while not self._window_over(load, recorder):
+            recorder.add(self.pump(_DRAIN_EVERY_S))
+            self._lengthen(recorder, start_ns)
+        after = _ServerUse.now(spec.server_pid)
+        own_s, elapsed_s = _own_cpu_s() - own_before_s, time.monotonic() - measured_from
+        self._collect_last(recorder)
+        return self._output(recorder, before.until(after), own_s, elapsed_s)
+
+    def _release(self, load: Load, recorder: Recorder) -> None:
+        """Say where the window ends, and start what waited for its beginning."""
+        if isinstance(load, ClosedLoop) and load.requests is not None:
+            mine = load.requests * (self.spec.index + 1) // self.spec.count
+            mine -= load.requests * self.spec.index // self.spec.count
+            recorder.end_ns = _NEVER_NS
+            self.engine.set_limit(mine, recorder.start_ns)
+            self.engine.set_end(_NEVER_NS)
+            return
+        if isinstance(load, OpenLoop) and not load.stationary:
+            self.engine.set_users(0)
+            self._feeder = self._feed_from(load, recorder.start_ns)
+        self.engine.set_end(recorder.end_ns)
+
+    def _window_over(self, load: Load, recorder: Recorder) -> bool:
+        if isinstance(load, ClosedLoop) and load.requests is not None:
+            return recorder.planned > 0 and not self.engine.busy
+        return time.monotonic_ns() >= recorder.end_ns
+
+    def _lengthen(self, recorder: Recorder, start_ns: int) -> None:
+        """Move the end on by a second while p99 is not known closely enough."""
+        wanted = self.spec.until_confident
+        left_ns = recorder.end_ns - time.monotonic_ns()
+        if wanted is None or not self._stationary() or left_ns > _NS / 2:
+            return
+        if recorder.end_ns - start_ns >= self.spec.limit_s * _NS:
+            return
+        width = relative_width(recorder.right_answers(), 0.99)
+        if width is None or width > wanted:
+            recorder.end_ns += int(_NS)
+            self.engine.set_end(recorder.end_ns)
+
+    def _collect_last(self, recorder: Recorder) -> None:
+        deadline = time.monotonic() + self.spec.timeout_s + 1.0
+        while self.engine.busy and time.monotonic() < deadline:
+            recorder.add(self.pump(_DRAIN_EVERY_S / 4))
+        recorder.add(self.pump(0.0))
+        if self.engine.busy:
+            self.engine.stop()
+            recorder.add(self.engine.drain())
+
+    def pump(self, seconds: float) -> Records:
+        """Keep the schedule fed, sleep, and return what has finished."""
+        if self._feeder:
+            self._feeder.feed(self)
+        self._sleep(seconds)
+        return self.engine.drain()
+
+    def _output(
+        self, recorder: Recorder, server: _ServerUse, own_s: float, elapsed_s: float
+    ) -> LevelOutput:
+        if recorder.end_ns == _NEVER_NS:
+            recorder.end_ns = recorder.last_done_ns
+        measured = recorder.finish()
+        window_s = (recorder.end_ns - recorder.start_ns) / _NS
+        # The sampling woke up a little late; what was used belongs to that longer stretch.
+        scale = window_s / elapsed_s
+        return LevelOutput(
+            level=self._level,
+            window_s=window_s,
+            warmup_s=self._warm.seconds,
+            warmup_requests=self._warm.requests,
+            settled=self._warm.settled,
+            outcomes=measured.outcomes,
+            completed=measured.completed,
+            mean_in_flight=measured.in_flight_ns / (window_s * _NS),
+            response_time=measured.response_time,
+            service_time=measured.service_time,
+            lateness=measured.lateness,
+            first_byte=measured.first_byte,
+            client_cpu_s=own_s * scale,
+            server_cpu_s=None if server.cpu_s is None else server.cpu_s * scale,
+            server_rss_bytes=server.rss_bytes,
+            lost_server_pids=tuple(sorted(server.lost)),
+            lost=self.engine.lost + self.engine.unchecked,
+        )
+
+
+class _Feeder:
+    """Hands a schedule to the engine a second ahead, so that a long one needs no memory."""
+
+    def __init__(self, arrivals: Iterator[Times], start_ns: int, payloads: int, seed: int) -> None:
+        self._arrivals = arrivals
+        self._start_ns = start_ns
+        self._payloads = payloads
+        # Apart from the schedule's own generator, so that payloads do not change the times.
+        self._rng = np.random.default_rng((seed, payloads))
+        self._due = np.zeros(0, np.int64)
+
+    def feed(self, generator: Generator) -> None:
+        ahead_ns = time.monotonic_ns() + _LOOK_AHEAD_NS
+        while True:
+            if not len(self._due):
+                chunk = next(self._arrivals, None)
+                if chunk is None:
+                    return
+                self._due = chunk + self._start_ns
+                continue
+            ready = int(np.searchsorted(self._due, ahead_ns))
+            choice = self._rng.integers(0, self._payloads, ready, dtype=np.uint32)
+            taken = generator.engine.schedule(self._due[:ready], choice)
+            self._due = self._due[taken:]
+            if taken < ready or len(self._due):
+                return
+
+
+@dataclass(frozen=True)
+class _ServerUse:
+    """What a server's family of processes has used; nothing for one on another host."""
+
+    cpu_s: float | None
+    rss_bytes: int | None
+    pids: frozenset[int]
+    lost: frozenset[int] = frozenset()
+
+    @classmethod
+    def now(cls, pid: int | None) -> _ServerUse:
+        if pid is None:
+            return cls(None, None, frozenset())
+        pids = frozenset(process.pid for process in family(pid))
+        return cls(family_cpu_time_s(pid), family_rss_bytes(pid), pids)
+
+    def until(self, later: _ServerUse) -> _ServerUse:
+        if self.cpu_s is None or later.cpu_s is None:
+            return later
+        lost = self.pids - later.pids
+        return _ServerUse(later.cpu_s - self.cpu_s, later.rss_bytes, later.pids, lost)
+
+
+def _is_query(load: Load) -> bool:
+    return isinstance(load, ClosedLoop) and load.together and load.users > 1
+
+
+def _own_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

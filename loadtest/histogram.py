@@ -1,0 +1,70 @@
+"""HDR histograms of durations: 1 us to 10 min, 3 significant digits (http://hdrhistogram.org)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+from hdrh.histogram import HdrHistogram
+
+LOWEST_NS = 1_000
+HIGHEST_NS = 600 * 1_000_000_000
+DIGITS = 3
+
+_UNIT_BITS = LOWEST_NS.bit_length() - 1
+_KEPT_BITS = 11
+_STEPS = HIGHEST_NS.bit_length() - _UNIT_BITS - _KEPT_BITS + 1
+
+
+def new_histogram() -> HdrHistogram:
+    return HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+
+
+class Tally:
+    """Counts durations in HDR's own buckets, a batch at a time, without a loop over its values."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_STEPS << _KEPT_BITS, np.int64)
+
+    def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
+        """Count every duration; those outside the range count at its ends."""
+        units = np.clip(durations_ns, LOWEST_NS, HIGHEST_NS) >> _UNIT_BITS
+        bits = np.frexp(units.astype(np.float64))[1]
+        step = np.maximum(bits - _KEPT_BITS, 0)
+        index = (step << _KEPT_BITS) + (units >> step)
+        self._counts += np.bincount(index, minlength=len(self._counts))
+
+    def histogram(self) -> HdrHistogram:
+        total = new_histogram()
+        index = np.flatnonzero(self._counts)
+        step, units = index >> _KEPT_BITS, index & ((1 << _KEPT_BITS) - 1)
+        values = np.maximum(units << (step + _UNIT_BITS), LOWEST_NS)
+        for value, count in zip(values.tolist(), self._counts[index].tolist(), strict=True):
+            total.record_value(value, count)
+        return total
+
+
+def merge(encoded: Iterable[str]) -> HdrHistogram:
+    """One histogram from encoded ones; counts add up exactly."""
+    total = new_histogram()
+    for text in encoded:
+        total.decode_and_add(text)
+    return total
+
+
+def encode(histogram: HdrHistogram) -> str:
+    """Base64 of the V2 format, zlib-compressed."""
+    return str(histogram.encode().decode())
+
+
+def buckets(histogram: HdrHistogram) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Values (the upper end of each bucket that holds any, in ns) and their counts, ascending."""
+    items = [
+        (item.value_iterated_to, item.count_added_in_this_iter_step)
+        for item in histogram.get_recorded_iterator()
+    ]
+    if not items:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    values, counts = np.array(items, np.int64).T
+    return values, counts

@@ -1,0 +1,115 @@
+"""Scenarios: what each makes, and that bad input is one line before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loadtest.scenarios import SCENARIOS, ClosedLoop, OpenLoop, Scenario, make_load
+from loadtest.schedule import Times
+from serving.errors import UsageError
+
+CLOSED = ("closed", "single-stream", "multi-stream", "offline")
+GIVEN: dict[str, dict[str, str]] = {"spike": {"at_s": "2", "length_s": "1"}}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text("timestamp,size\n5,1\n5.5,1\n7,1\n")
+    return path
+
+
+def arrivals(load: OpenLoop, seconds: float, seed: int = 1) -> Times:
+    found: list[Times] = []
+    for chunk in load.arrivals(np.random.default_rng(seed)):
+        found.append(chunk[chunk < seconds * 1e9])
+        if len(found[-1]) < len(chunk):
+            break
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_makes_the_load_of_its_level(name: str, trace: Path) -> None:
+    given = {"trace": str(trace)} if name == "replay" else GIVEN.get(name, {})
+    scenario = SCENARIOS[name]
+    load = make_load(name, scenario.levels[0], given, 10.0)
+    assert isinstance(load, ClosedLoop if name in CLOSED else OpenLoop)
+    if isinstance(load, ClosedLoop):
+        assert load.users == scenario.levels[0]
+        return
+    times = arrivals(load, 10.0)
+    assert len(times)
+    assert (np.diff(times) >= 0).all()
+    assert (arrivals(load, 10.0) == times).all()
+    if load.length_s is not None:
+        assert not load.stationary
+        assert times[-1] <= load.length_s * 1e9
+
+
+def test_the_mlperf_scenarios_are_as_mlperf_means_them() -> None:
+    assert make_load("single-stream", 1, {}, 10) == ClosedLoop(users=1)
+    assert make_load("multi-stream", 8, {}, 10) == ClosedLoop(users=8, together=True)
+    assert make_load("offline", 4, {"requests": "24576"}, 10) == ClosedLoop(4, requests=24576)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "given", "told"),
+    [
+        ("sever", 1, {}, "there is no scenario 'sever'"),
+        ("server", -1, {}, "-1 requests/s"),
+        ("server", 0, {}, "0 requests/s"),
+        ("constant", float("inf"), {}, "inf requests/s"),
+        ("closed", 1.5, {}, "Give a whole number"),
+        ("server", 1, {"rate": "5"}, "parameter 'rate'"),
+        ("bursty", 1, {"burstiness": "0"}, "parameter 'burstiness'"),
+        ("bursty", 1, {"burstiness": "many"}, "parameter 'burstiness'"),
+        ("offline", 1, {"requests": "-4"}, "parameter 'requests'"),
+        ("spike", 1, {"at_s": "9", "length_s": "2"}, "the spike ends after 11 s"),
+        ("replay", 1, {}, "parameter 'trace'"),
+        ("replay", 1, {"trace": "none.csv"}, "cannot be read"),
+    ],
+)
+def test_mistakes_are_told(name: str, level: float, given: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_load(name, level, given, 10.0)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("t.csv", "timestamp\n1\n3\n2\n", "line 4: time goes back from 3 to 2 s"),
+        ("t.csv", "time\n1\n", "line 2 has no 'timestamp'"),
+        ("t.csv", "timestamp\nsoon\n", "line 2: 'soon' is no number"),
+        ("t.csv", "timestamp\nnan\n", "is no number"),
+        ("t.csv", "timestamp\n", "holds no arrivals"),
+        ("t.csv", "", "holds no arrivals"),
+        ("t.jsonl", '{"timestamp": 1}\n{"timestamp": 0}\n', "line 2: time goes back"),
+        ("t.jsonl", '{"timestamp": 1}\n{\n', "line 2 is no JSON"),
+        ("t.jsonl", "[1]\n", "line 1 has no 'timestamp'"),
+    ],
+)
+def test_a_bad_trace_is_told_with_its_line(tmp_path: Path, name: str, text: str, told: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        make_load("replay", 1, {"trace": str(path)}, 10.0)
+    assert told in str(caught.value)
+
+
+def test_a_replay_ends_just_after_its_last_arrival(trace: Path) -> None:
+    load = make_load("replay", 2, {"trace": str(trace)}, 99.0)
+    assert isinstance(load, OpenLoop)
+    assert load.length_s == pytest.approx(1.0, abs=0.01)
+    assert arrivals(load, load.length_s).tolist() == [0, 250_000_000, 1_000_000_000]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda s: s.name)
+def test_every_scenario_says_what_it_is(scenario: Scenario) -> None:
+    assert scenario.summary
+    assert scenario.level_name
+    assert scenario.parameters.model_config["extra"] == "forbid"
