@@ -92,7 +92,9 @@ class Connection:
             now_ns = time.monotonic_ns()
             first_byte_ns = first_byte_ns or now_ns
             if not data:
-                raise BrokenReplyError("the connection was closed before the reply was whole")
+                if not collector.ends_with_connection:
+                    raise BrokenReplyError("the connection was closed before the reply was whole")
+                break
             try:
                 parser.feed_data(data)
             except httptools.HttpParserError as error:
@@ -120,6 +122,16 @@ class _Collector:
         self.headers: dict[bytes, bytes] = {}
         self.parts: list[bytes] = []
         self.complete = False
+        self._headers_complete = False
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the body has no stated length, so that the peer's closing ends it."""
+        framed = self.headers.keys() & {b"content-length", b"transfer-encoding"}
+        return self._headers_complete and not framed
+
+    def on_headers_complete(self) -> None:
+        self._headers_complete = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.lower()] = value

@@ -26,11 +26,9 @@ Column = npt.NDArray[np.int64]
 
 SCENARIOS = ("single-stream", "multi-stream", "server", "offline")
 
-# LoadGen makes a stream's queries before it starts: twice what this time per query asks for. If
-# they run out the run is invalid, but no exchange over HTTP takes half of it. A query occupies
-# some 0.5 kB, so a minute 300 MB.
+# LoadGen makes a stream's queries beforehand, twice as many as this asks for: 300 MB for a minute.
+# If they run out the run is invalid, but no exchange over HTTP takes half of this.
 _FASTEST_QUERY_NS = 200_000
-_MOST_CONNECTIONS = 1000  # LoadGen's log has room for 1024 threads, its own among them.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +124,10 @@ def run_loadgen(
 
     Raises:
         MachineError: LoadGen is not installed.
-        LoadError: LoadGen wrote no summary.
+        LoadError: it wrote no summary.
     """
-    if not 1 <= connections <= _MOST_CONNECTIONS:
-        hint = f"Choose 1 to {_MOST_CONNECTIONS}."
-        raise UsageError(f"LoadGen cannot use {connections} connections", hint=hint)
+    if not 1 <= connections <= 1000:  # LoadGen's log has room for 1024 threads.
+        raise UsageError(f"LoadGen has no {connections} connections", hint="Choose 1 to 1000.")
     lg = _import_loadgen()
     told, logs = _test_settings(lg, settings), lg.LogSettings()
     logs.log_output.outdir = str(settings.log_folder)
@@ -142,6 +139,7 @@ def run_loadgen(
     library = lg.ConstructQSL(settings.samples, settings.samples, _nothing, _nothing)
     senders = _Senders(lg, exchange, connections)
     system = lg.ConstructFastSUT(senders.issue, _nothing)
+    ended = threading.Event()
 
     def drive() -> None:
         try:
@@ -151,16 +149,18 @@ def run_loadgen(
             senders.close()
             lg.DestroyFastSUT(system)
             lg.DestroyQSL(library)
+            ended.set()
 
     # LoadGen calls back on the thread that started it. An exception there, and Ctrl-C raises one
     # on the main thread, would unwind its C++ code below threads that still use its memory.
     driver = threading.Thread(target=drive)
-    driver.start()
     try:
-        driver.join()
+        driver.start()
+        ended.wait()  # Not join(): in Python 3.11, once interrupted, it takes the thread for ended.
     except BaseException:
         senders.abandoned = True
-        driver.join()
+        if driver.ident:
+            ended.wait()
         raise
     return _collect(settings, senders)
 
@@ -191,7 +191,7 @@ def _import_loadgen() -> Any:
 
 
 def _nothing(*_: object) -> None:
-    """LoadGen asks to load, unload and flush; the payloads are ready all along."""
+    """What LoadGen may call to load, unload and flush: the payloads are ready all along."""
 
 
 def _test_settings(lg: Any, settings: LoadgenSettings) -> Any:
@@ -225,7 +225,8 @@ class _Senders:
         self.abandoned = False  # If set, nothing more is exchanged, and all left has failed.
         self.outcomes: list[tuple[int, int, bool]] = []
         self.first_error = ""
-        self._threads = [threading.Thread(target=self._work) for _ in range(connections)]
+        threads = (threading.Thread(target=self._work, daemon=True) for _ in range(connections))
+        self._threads = list(threads)
         for thread in self._threads:
             thread.start()
 

@@ -1,0 +1,185 @@
+"""What both load engines must do, the same tests over each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loadtest.payload import payloads_from, write_payloads
+from serving.models.repository import Model
+from serving.parity import reference_for
+from serving.process import free_port
+from serving.protocol import InferRequest, encode_response
+from tests.faulty_server import SLOW_S
+
+ENGINES = ("native", "python")
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A faulty server, and requests whose first one it knows the answer to."""
+
+    url: str
+    payloads: Path
+
+    def run(self, engine: str, mode: str, **given: object) -> Any:
+        spec = {
+            "engine": engine,
+            "url": self.url,
+            "model": mode,
+            "payloads": str(self.payloads),
+            "seconds": 0.5,
+            **given,
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.engine_probe", json.dumps(spec)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            cwd=ROOT,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def bench(tiny: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("bench")
+    payload = payloads_from(tiny, reference_for(tiny))[0]
+    write_payloads(folder / "payloads", [payload])
+    wanted = InferRequest((), binary_default=True)
+    body, length = encode_response("tiny", 1, wanted, [*payload.expected.values()])
+    (folder / "reply").write_bytes(body)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.faulty_server", str(folder / "reply"), str(length)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert server.stdout is not None
+    yield Bench(f"http://127.0.0.1:{server.stdout.readline().strip()}", folder / "payloads")
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("mode", ["ok", "bytewise", "chunked", "closing", "endless"])
+def test_every_way_to_frame_a_right_answer_is_read(bench: Bench, engine: str, mode: str) -> None:
+    found = bench.run(engine, mode, users=2)
+    assert len(found["outcome"]) > 20
+    assert set(found["outcome"]) == {"ok"}
+    assert set(found["status"]) == {200}
+    assert (found["lost"], found["unchecked"], found["busy"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcome"),
+    [
+        ("wrong", "wrong_answer"),
+        ("short", "wrong_answer"),
+        ("400", "client_fault_4xx"),
+        ("503", "server_fault_5xx"),
+        ("garbage", "connection_error"),
+        ("negative", "connection_error"),
+        ("half", "connection_error"),
+        ("reset", "connection_error"),
+    ],
+)
+def test_every_fault_is_counted_in_its_class(
+    bench: Bench, engine: str, mode: str, outcome: str
+) -> None:
+    found = bench.run(engine, mode, users=2)
+    assert set(found["outcome"]) == {outcome}
+    errors = outcome == "connection_error"
+    # A broken server is not asked without a pause.
+    assert 4 <= len(found["outcome"]) < (40 if errors else 10**6)
+
+
+def test_nobody_listening_is_counted(bench: Bench, engine: str) -> None:
+    found = bench.run(engine, "ok", users=2, url=f"http://127.0.0.1:{free_port()}")
+    assert set(found["outcome"]) == {"connection_error"}
+
+
+def test_a_hanging_server_ends_in_timeouts_at_the_limit(bench: Bench, engine: str) -> None:
+    found = bench.run(engine, "hang", users=2, timeout_s=0.3, seconds=0.8)
+    assert set(found["outcome"]) == {"timeout"}
+    waited = np.array(found["done"]) - np.array(found["sent"])
+    assert waited.min() >= 300
+    assert len(waited) >= 4
+
+
+def test_what_is_in_flight_at_the_end_is_unfinished(bench: Bench, engine: str) -> None:
+    found = bench.run(engine, "hang", users=3, seconds=0.3, wait=False)
+    assert found["outcome"] == ["unfinished"] * 3
+
+
+def test_a_closed_loop_keeps_its_number_in_flight(bench: Bench, engine: str) -> None:
+    found = bench.run(engine, "slow", users=4, seconds=1.5)
+    due, sent, done = (np.array(found[name]) for name in ("due", "sent", "done"))
+    middle = (done > 300) & (done < 1300)
+    # Each is due when the one before it was done, and leaves then.
+    assert (sent - due)[middle].max() < 50
+    assert np.isin(due[middle].round(6), np.append(done.round(6), due.min().round(6))).all()
+    assert middle.sum() == pytest.approx(4 / SLOW_S, abs=4)
+
+
+def test_an_open_loop_waits_for_nobody(bench: Bench, engine: str) -> None:
+    """50 requests in half a second to a server that takes 200 ms each: ten or more at once."""
+    arrivals = [10 * i for i in range(50)]
+    found = bench.run(engine, "slow", arrivals_ms=arrivals, seconds=1.0)
+    assert found["outcome"] == ["ok"] * 50
+    due, sent, done = (np.array(found[name]) for name in ("due", "sent", "done"))
+    assert sorted(due.round(3).tolist()) == pytest.approx(arrivals, abs=0.01)
+    assert np.median(sent - due) < 5
+    assert np.median(done - due) == pytest.approx(SLOW_S * 1e3, rel=0.25)
+
+
+def test_past_its_connections_a_request_is_not_sent_and_told(bench: Bench, engine: str) -> None:
+    arrivals = [5 * i for i in range(30)]
+    found = bench.run(engine, "slow", arrivals_ms=arrivals, connections=3, seconds=1.0)
+    assert len(found["outcome"]) == 30
+    counts = Counter(found["outcome"])
+    assert set(counts) == {"ok", "not_sent"}
+    assert counts["ok"] == 3
+
+
+def test_samples_of_a_query_go_together_and_the_next_waits_for_all(
+    bench: Bench, engine: str
+) -> None:
+    found = bench.run(engine, "slow", users=5, together=True, seconds=1.2)
+    queries = np.array(found["query"])
+    due, done = np.array(found["due"]), np.array(found["done"])
+    whole = [q for q in np.unique(queries) if (queries == q).sum() == 5]
+    assert len(whole) >= 4
+    for before, after in pairwise(whole):
+        assert len(set(due[queries == after])) == 1
+        assert due[queries == after][0] >= done[queries == before].max() - 1e-6
+
+
+def test_a_limit_sends_so_many_and_all_are_due_at_the_start(bench: Bench, engine: str) -> None:
+    found = bench.run(engine, "ok", users=4, requests=37, seconds=0.7)
+    assert len(found["outcome"]) == 37
+    assert set(found["due"]) == {0.0}
+
+
+def test_first_byte_lies_between_sent_and_done(bench: Bench, engine: str) -> None:
+    found = bench.run(engine, "bytewise", users=1)
+    for sent, first, done in zip(found["sent"], found["first_byte"], found["done"], strict=True):
+        assert sent < first <= done
+    assert np.mean(np.array(found["done"]) - np.array(found["first_byte"])) > 0.05
