@@ -6,17 +6,13 @@ median over pairs, so that a drifting machine meets both alike.
 
 from __future__ import annotations
 
-import json
-import statistics
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 
-from loadtest.manifest import describe_machine
+from benchmarks.rows import at_least, write
 from serving.models.normalise import set_axes
 from serving.models.repository import find_model
 from serving.models.weights import fetch
@@ -25,19 +21,7 @@ from serving.models.zoo.build import ensure_built
 
 PAIRS = 40
 TARGET = 1.5
-OUT = Path(__file__).parent / "out" / "models.json"
 HEIGHT, WIDTH = 480, 640
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured ratio beside the bound it must keep."""
-
-    name: str
-    value: float
-    unit: str
-    target: str
-    met: bool
 
 
 def main() -> None:
@@ -53,15 +37,9 @@ def main() -> None:
         (_seconds(before, "input.1", image), _seconds(after, "image", image))
         for _ in range(PAIRS + 2)
     ][2:]
-    ratios = sorted(slow / fast for slow, fast in pairs)
-    middle = statistics.median(ratios)
+    ratios = [slow / fast for slow, fast in pairs]
     name = f"CenterFace {HEIGHT}x{WIDTH}: shipped time / normalised time, one thread"
-    row = Row(name, round(middle, 2), "ratio", f">= {TARGET}", middle >= TARGET)
-    spread = f"{ratios[PAIRS // 10]:.2f} to {ratios[-PAIRS // 10]:.2f}"
-    print(f"{row.name}: {row.value} (10th to 90th percentile {spread}), target {row.target}")
-    OUT.parent.mkdir(exist_ok=True)
-    result = {"machine": describe_machine().model_dump(), "rows": [asdict(row)]}
-    OUT.write_text(json.dumps(result, indent=2) + "\n")
+    write("models", [at_least(name, ratios, TARGET)])
 
 
 def _session(model: bytes) -> onnxruntime.InferenceSession:

@@ -12,7 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from loadtest.engine.build import library_path
-from loadtest.payload import payloads_from, write_payloads
+from loadtest.payload import write_payloads
+from loadtest.prepare import payloads_from
 from loadtest.results import Settings
 from loadtest.runner import Fleet, generate
 from loadtest.trial import TrialSpec

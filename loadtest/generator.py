@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadtest.confidence import relative_width
 from loadtest.engine import Target, open_engine
 from loadtest.engine.base import OUTCOME, Records
 from loadtest.payload import read_payloads
@@ -179,6 +178,9 @@ class Generator:
             return
         if recorder.end_ns - start_ns >= self.spec.limit_s * _NS:
             return
+        # Imported here: scipy costs memory that most runs need not have.
+        from loadtest.confidence import relative_width  # noqa: PLC0415
+
         width = relative_width(recorder.right_answers(), 0.99)
         if width is None or width > wanted:
             recorder.end_ns += int(_NS)

@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from loadtest.payload import payloads_from
+from loadtest.prepare import payloads_from
 from loadtest.results import Machine, Manifest, Settings, Wire
 from serving.host import cpu_budget, cpu_model, gpus, memory_bytes
 from serving.models.repository import Model

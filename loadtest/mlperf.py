@@ -23,7 +23,6 @@ import numpy.typing as npt
 from serving.errors import LoadError, MachineError, UsageError
 
 Column = npt.NDArray[np.int64]
-
 SCENARIOS = ("single-stream", "multi-stream", "server", "offline")
 
 # LoadGen makes a stream's queries beforehand, twice as many as this asks for: 300 MB for a minute.
@@ -169,8 +168,7 @@ def parse_summary(text: str) -> Summary:
     """Read ``mlperf_log_summary.txt``; without a verdict in it, it raises ``LoadError``."""
     verdict = re.search(r"^Result is : (VALID|INVALID)$", text, re.MULTILINE)
     if verdict is None:
-        hint = f"It begins with {text[:80]!r}."
-        raise LoadError("LoadGen's summary has no line 'Result is'", hint=hint)
+        raise LoadError("LoadGen's summary has no verdict", hint=f"It begins with {text[:80]!r}.")
     checks = re.findall(r"^  (.+) satisfied ?: (Yes|NO)$", text, re.MULTILINE)
     latencies = re.findall(r"^([\d.]+) percentile latency \(ns\) *: (\d+)$", text, re.MULTILINE)
     rate = re.search(r"^(?:Completed samples|Samples) per second *: (\S+)$", text, re.MULTILINE)
@@ -225,9 +223,8 @@ class _Senders:
         self.abandoned = False  # If set, nothing more is exchanged, and all left has failed.
         self.outcomes: list[tuple[int, int, bool]] = []
         self.first_error = ""
-        threads = (threading.Thread(target=self._work, daemon=True) for _ in range(connections))
-        self._threads = list(threads)
-        for thread in self._threads:
+        self._pool = [threading.Thread(target=self._work, daemon=True) for _ in range(connections)]
+        for thread in self._pool:
             thread.start()
 
     def issue(self, ids: Sequence[int], payloads: Sequence[int]) -> None:
@@ -249,9 +246,9 @@ class _Senders:
             self.outcomes.append((number, sent_ns, right))
 
     def close(self) -> None:
-        for _ in self._threads:
+        for _ in self._pool:
             self._waiting.put(None)
-        for thread in self._threads:
+        for thread in self._pool:
             thread.join()
 
 

@@ -1,7 +1,6 @@
-"""Prepared requests and what their replies must be.
+"""Prepared requests as files, and how a reply is told right from wrong.
 
-Requests are encoded once, before any load, and written to a folder that the generator reads:
-the same bytes for every backend.
+The generator imports this, so it stays small; ``loadtest.prepare`` makes the requests.
 """
 
 from __future__ import annotations
@@ -14,20 +13,15 @@ from typing import Literal
 
 import numpy as np
 
-from serving.errors import UsageError
-from serving.models.repository import Model
-from serving.models.samples import Sample, stack_rows
-from serving.parity import Reference, Tolerance
 from serving.protocol import (
     HEADER_LENGTH,
     InferRequest,
     ProtocolError,
     Tensor,
     decode_response,
-    encode_request,
     encode_response,
 )
-from serving.protocol_grpc import decode_infer_response, encode_infer_request
+from serving.tolerance import Tolerance
 
 _INDEX = "index.json"
 _BINARY_REQUEST = InferRequest((), binary_default=True)
@@ -58,48 +52,6 @@ class Payload:
             "Content-Type": "application/octet-stream",
             HEADER_LENGTH: str(self.header_length),
         }
-
-
-def payloads_from(
-    model: Model, reference: Reference, *, encoding: Encoding = "binary", rows: int = 1
-) -> list[Payload]:
-    """One request per sample, of that sample and the ``rows`` - 1 that follow it.
-
-    Raises:
-        UsageError: the model takes no batches, or fewer rows, or the samples differ in shape.
-    """
-    _require_batch(model, reference, rows)
-    payloads = []
-    count = len(reference.samples)
-    for start in range(count):
-        chosen = [(start + step) % count for step in range(rows)]
-        inputs = stack_rows([reference.samples[i] for i in chosen])
-        answers = [Sample("", reference.answers[i]) for i in chosen]
-        tensors = [Tensor.of(spec.name, inputs[spec.name]) for spec in model.config.inputs]
-        expected = {name: Tensor.of(name, array) for name, array in stack_rows(answers).items()}
-        if encoding == "grpc":
-            body, length = encode_infer_request(model.name, tensors), None
-        else:
-            body, length = encode_request(tensors, binary=encoding == "binary")
-        payloads.append(Payload(body, length, expected, encoding))
-    return payloads
-
-
-def _require_batch(model: Model, reference: Reference, rows: int) -> None:
-    if rows == 1:
-        return
-    limit = model.config.max_batch_size
-    if rows > limit:
-        raise UsageError(
-            f"{rows} rows per request are more than model {model.name!r} takes ({max(limit, 1)})",
-            hint="Lower --batch, or raise max_batch_size in its config.pbtxt.",
-        )
-    shapes = {tuple(a.shape for a in sample.inputs.values()) for sample in reference.samples}
-    if len(shapes) > 1:
-        raise UsageError(
-            f"the samples of model {model.name!r} differ in shape and cannot share a batch",
-            hint="Use --batch 1.",
-        )
 
 
 def write_payloads(folder: Path, payloads: Sequence[Payload]) -> None:
@@ -137,6 +89,9 @@ def is_right(payload: Payload, body: bytes, header_length: int | None, *, values
     """Whether ``body`` holds the expected outputs: name, datatype, shape and, if asked, values."""
     try:
         if payload.encoding == "grpc":
+            # Imported here: its schema costs memory that a generator of HTTP need not have.
+            from serving.protocol_grpc import decode_infer_response  # noqa: PLC0415
+
             outputs = decode_infer_response(body)
         else:
             outputs = decode_response(body, header_length)

@@ -66,7 +66,8 @@ def generate(spec: TrialSpec, fleet: Fleet, log: Path) -> Iterator[LevelOutput]:
 
 def worker_command(host: str, port: int) -> list[str]:
     """The command of a generator that takes its orders from a master."""
-    return [*_locust(), "--worker", "--master-host", host, "--master-port", str(port)]
+    master = ("--master-host", host, "--master-port", str(port))
+    return [*_locust(), "--worker", "--takes-trials", *master]
 
 
 def _locust() -> list[str]:

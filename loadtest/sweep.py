@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from loadtest.histogram import merge
-from loadtest.payload import Payload, payloads_from, write_payloads
+from loadtest.payload import Payload, write_payloads
+from loadtest.prepare import payloads_from
 from loadtest.results import BackendRecord, Histograms, Parity, ResultsFolder, Settings, Trial
 from loadtest.runner import Fleet, generate
 from loadtest.scenarios import ClosedLoop, make_load

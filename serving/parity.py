@@ -15,21 +15,7 @@ from serving.models.samples import Sample, samples_for, stack_rows
 from serving.protocol import DATATYPES, Array
 from serving.readiness import OPEN, Access, Client, client_for
 from serving.session import open_session
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Answers are equal when |a - b| <= absolute + relative * |b|, as in ``numpy.allclose``.
-
-    Different engines order the same float32 sums differently; these bounds leave room for that
-    and for nothing else.
-    """
-
-    absolute: float = 1e-4
-    relative: float = 1e-3
-
-    def __str__(self) -> str:
-        return f"{self.absolute:g} + {self.relative:g} x |reference|"
+from serving.tolerance import Tolerance
 
 
 @dataclass(frozen=True)

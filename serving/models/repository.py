@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, load_config, load_message, render, with_placement
@@ -74,6 +77,16 @@ class Model:
     def sha256(self) -> str:
         """Checksum of the newest model file, in hexadecimal."""
         return sha256_of(self.file)
+
+
+def describe_configuration(model: Model) -> dict[str, Any]:
+    """The answer to a model configuration request: ``config.pbtxt`` as JSON, every field."""
+    described: dict[str, Any] = json_format.MessageToDict(
+        load_message(model.folder / "config.pbtxt"),
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+    return described
 
 
 def list_models(root: Path = DEFAULT_ROOT) -> tuple[Model, ...]:

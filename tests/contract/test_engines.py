@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.payload import payloads_from, write_payloads
+from loadtest.payload import write_payloads
+from loadtest.prepare import payloads_from
 from serving.models.repository import Model
 from serving.parity import reference_for
 from serving.process import free_port

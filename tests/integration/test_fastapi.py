@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.payload import payloads_from
+from loadtest.prepare import payloads_from
 from serving.deployment import Placement, plan_launch, running
 from serving.errors import ModelError, UsageError
 from serving.models.repository import Model

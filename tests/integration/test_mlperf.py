@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import signal
 import sys
 import threading
 import time
@@ -81,7 +81,7 @@ def test_a_summary_is_read() -> None:
     assert (single.result_valid, single.rate_rps) == (True, None)
     assert single.percentiles_ms == {"p97": 2.154427}
     assert parse_summary(OFFLINE_SUMMARY).rate_rps == 3804.67
-    with pytest.raises(LoadError, match="Result is"):
+    with pytest.raises(LoadError, match="no verdict"):
         parse_summary(SERVER_SUMMARY.partition("Result")[0])
 
 
@@ -148,8 +148,8 @@ def test_single_stream_sends_one_after_another(
     )
     assert result.result_valid, result.summary
     assert all(result.checks.values())
-    assert SERVICE_MS <= result.percentiles_ms["p90"] <= 3 * SERVICE_MS
-    assert 2.0 / (3 * SERVICE_MS / 1000) < result.completed <= 2.0 / (SERVICE_MS / 1000) + 1
+    assert SERVICE_MS <= result.percentiles_ms["p90"] <= 5 * SERVICE_MS
+    assert 2.0 / (5 * SERVICE_MS / 1000) < result.completed <= 2.0 / (SERVICE_MS / 1000) + 1
     assert (result.failed, result.first_error) == (0, "")
     assert len(payloads) == len(result.latencies_ns) == result.completed
     assert set(payloads) == set(range(5))
@@ -160,7 +160,7 @@ def test_single_stream_sends_one_after_another(
 
 def test_server_follows_its_schedule(mlperf_loadgen: ModuleType, tmp_path: Path) -> None:
     before_ns = time.time_ns()
-    wanted = settings(tmp_path, "server", seconds=3.0)
+    wanted = settings(tmp_path, "server", seconds=3.0, latency_bound_ms=1000.0)
     result = run_loadgen(wanted, respond, connections=8)
     assert 100 <= result.completed <= 200
     assert result.checks["Performance constraints"]
@@ -174,7 +174,7 @@ def test_server_follows_its_schedule(mlperf_loadgen: ModuleType, tmp_path: Path)
     # Python's clock and LoadGen's agree to a microsecond, and the samples are matched rightly.
     assert (result.issue_delay_ns <= result.send_delay_ns + 1000).all()
     assert (result.send_delay_ns + SERVICE_MS * 1e6 <= result.latencies_ns + 1000).all()
-    assert np.median(result.send_delay_ns) < 5e6
+    assert np.median(result.send_delay_ns) < 10e6
 
 
 def test_a_seed_fixes_the_schedule(mlperf_loadgen: ModuleType, tmp_path: Path) -> None:
@@ -233,18 +233,22 @@ def test_offline_sends_all_at_once_and_failures_count(
 def test_an_interrupted_run_ends_and_another_can_follow(
     mlperf_loadgen: ModuleType, tmp_path: Path
 ) -> None:
-    sent = []
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sent: list[int] = []
 
     def interrupt(payload: int) -> bool:
-        if not sent:
-            _thread.interrupt_main()
         sent.append(payload)
+        if len(sent) == 3:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return respond(payload)
 
-    threads = threading.active_count()
-    with pytest.raises(KeyboardInterrupt):
-        run_loadgen(settings(tmp_path, "offline", rate_rps=1000.0), interrupt, connections=1)
-    assert threading.active_count() <= threads + 1
-    assert len(sent) < 550
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_loadgen(settings(tmp_path, "offline", rate_rps=1000.0), interrupt, connections=1)
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    # LoadGen was told of all 550 before its memory went, but most were not sent.
+    assert len(sent) < 500
+    assert "samples_per_query : 550" in (tmp_path / "mlperf_log_summary.txt").read_text()
     result = run_loadgen(settings(tmp_path, "single-stream"), respond, connections=2)
     assert (result.failed, result.result_valid) == (0, True)

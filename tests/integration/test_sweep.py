@@ -13,6 +13,7 @@ import pytest
 
 from loadtest.manifest import describe_run
 from loadtest.results import ResultsFolder, Settings, Summary, Trial
+from loadtest.runner import Fleet
 from loadtest.summary import write_summary
 from loadtest.sweep import Sweep
 from serving.models.repository import Model
@@ -47,12 +48,12 @@ def sweep(model: Model, folder: Path, listener: Listener, asked: Settings) -> Su
     results = ResultsFolder(folder)
     if not results.exists:
         results.write_manifest(describe_run(model, asked, "infersweep compare"))
-    Sweep(asked, model, 2, results, listener).run()
+    Sweep(asked, model, 2, results, listener, Fleet(cpus=(1,))).run()
     return write_summary(results)
 
 
 def short(**changes: object) -> Settings:
-    return settings(**{"concurrency": (2,), "duration_s": 1.0, "repeats": 1, **changes})
+    return settings(**{"levels": (2,), "duration_s": 1.0, "repeats": 1, **changes})
 
 
 WINDOW_S, KILL_AFTER_S = 5.0, 4.0
@@ -89,7 +90,7 @@ def test_a_killed_server_gives_an_invalid_trial_and_the_sweep_goes_on(
     tiny: Model, tmp_path: Path
 ) -> None:
     listener = Listener({"repeat 1": lambda: kill_soon("serving.backends.onnxruntime")})
-    asked = short(backends=("onnxruntime",), concurrency=(1, 2), duration_s=WINDOW_S)
+    asked = short(backends=("onnxruntime",), levels=(1, 2), duration_s=WINDOW_S)
     found = sweep(tiny, tmp_path / "out", listener, asked)
     first, second = listener.trials
     assert first.verdict == "INVALID"

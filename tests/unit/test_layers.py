@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 ORDER = (
+    "serving.tolerance",
     "serving.protocol",
     "serving.protocol_grpc",
     "serving.models",
@@ -32,6 +33,7 @@ ORDER = (
     "loadtest.steadiness",
     "loadtest.warmup",
     "loadtest.payload",
+    "loadtest.prepare",
     "loadtest.shared_memory",
     "loadtest.connection",
     "loadtest.engine",
@@ -40,6 +42,7 @@ ORDER = (
     "loadtest.generator",
     "loadtest.fleet",
     "loadtest.users",
+    "loadtest.by_hand",
     "loadtest.locustfile",
     "loadtest.mlperf",
     "loadtest.validity",

@@ -7,14 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtest.payload import (
-    Encoding,
-    Payload,
-    ReplyChecker,
-    payloads_from,
-    read_payloads,
-    write_payloads,
-)
+from loadtest.payload import Encoding, Payload, ReplyChecker, read_payloads, write_payloads
+from loadtest.prepare import payloads_from
 from serving.errors import UsageError
 from serving.models.repository import Model
 from serving.parity import reference_for

@@ -22,7 +22,7 @@ import uvloop
 
 from serving.errors import InfersweepError
 from serving.models.config import ModelConfig, TensorSpec
-from serving.models.repository import Model
+from serving.models.repository import Model, describe_configuration
 from serving.process import require_free_port
 from serving.protocol import (
     HEADER_LENGTH,
@@ -66,6 +66,7 @@ class Replies:
         folder = f"/v2/models/{quote(self._config.name)}"
         places = (folder, f"{folder}/versions/{self._version}")
         self._infer_paths = frozenset(f"{place}/infer".encode() for place in places)
+        self._configuration = describe_configuration(model)
         self._pages = self._all_pages(places)
         self._known: dict[tuple[bytes, int], bytes] = {}
 
@@ -113,6 +114,7 @@ class Replies:
         for place in places:
             pages[place.encode()] = _http(200, orjson.dumps(self._metadata()))
             pages[f"{place}/ready".encode()] = healthy
+            pages[f"{place}/config".encode()] = _http(200, orjson.dumps(self._configuration))
         return pages
 
     def _metadata(self) -> dict[str, Any]:

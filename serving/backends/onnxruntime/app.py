@@ -10,13 +10,11 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-from google.protobuf import json_format
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from serving.batching import Batcher, QueueFullError
 from serving.metrics import ServerMetrics
-from serving.models.config import load_message
-from serving.models.repository import Model
+from serving.models.repository import Model, describe_configuration
 from serving.protocol import (
     HEADER_LENGTH,
     ProtocolError,
@@ -154,18 +152,11 @@ class Application:
         for place in self._places:
             pages[place] = lambda: _json(self._metadata())
             pages[f"{place}/ready"] = self._health
-            pages[f"{place}/config"] = lambda: _json(self._configuration())
+            pages[f"{place}/config"] = lambda: _json(describe_configuration(self.model))
         return pages
 
     def _health(self) -> Answer:
         return Answer(200 if self.ready else 503)
-
-    def _configuration(self) -> dict[str, Any]:
-        message = load_message(self.model.folder / "config.pbtxt")
-        described: dict[str, Any] = json_format.MessageToDict(
-            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
-        return described
 
     def _metrics(self) -> Answer:
         return Answer(200, self.metrics.exposition(), (("content-type", CONTENT_TYPE_LATEST),))
