@@ -45,6 +45,7 @@ class Service:
         slow_ms: the slow mode of ``bimodal``; ``slow_share`` of the requests take so long.
         stall_every_s: from the start of one stall to the next; the first ends after this time.
         stall_s: for so long nothing is answered; what has come meanwhile is answered after it.
+        serial: one request in service at a time, the others queue.
     """
 
     distribution: str
@@ -54,6 +55,7 @@ class Service:
     slow_share: float = 0.02
     stall_every_s: float = 3.0
     stall_s: float = 0.3
+    serial: bool = False
 
     def __post_init__(self) -> None:
         if self.distribution == "bimodal" and self._fast_ms <= 0:
@@ -92,6 +94,7 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self._start_ns = time.monotonic_ns()
         self._number = 0
+        self._free_ns = 0
         self._waiting: list[tuple[int, int, int, asyncio.WriteTransport]] = []
         self._log = array("q")
 
@@ -102,8 +105,9 @@ class Desk:
         if not self._waiting:
             self._loop.call_soon(self._spin)
         # The number settles ties: transports have no order.
-        due = (arrival_ns + next(self._times_ns), self._number, arrival_ns, transport)
-        heapq.heappush(self._waiting, due)
+        begun_ns = max(arrival_ns, self._free_ns) if self._service.serial else arrival_ns
+        self._free_ns = begun_ns + next(self._times_ns)
+        heapq.heappush(self._waiting, (self._free_ns, self._number, arrival_ns, transport))
 
     def log(self) -> npt.NDArray[np.int64]:
         """One row per reply, in the order of the replies: arrival, reply; monotonic ns."""
@@ -191,6 +195,7 @@ def main() -> int:
     parser.add_argument("--slow-share", type=float, default=default.slow_share)
     parser.add_argument("--stall-every-s", type=float, default=default.stall_every_s)
     parser.add_argument("--stall-s", type=float, default=default.stall_s)
+    parser.add_argument("--serial", action="store_true", help="one request at a time")
     parser.add_argument("--reply", type=Path, required=True, help="body of every answer")
     parser.add_argument("--reply-header-length", type=int, help=f"value of {HEADER_LENGTH}")
     parser.add_argument("--page", type=Path, help="body of the answer to every GET: JSON")

@@ -17,7 +17,7 @@ from loadtest.prepare import payloads_from
 from loadtest.results import OUTCOMES
 from loadtest.trial import TrialSpec
 from loadtest.users import InferenceUser
-from serving.models.repository import find_model
+from serving.models.repository import DEFAULT_ROOT, find_model
 from serving.parity import reference_for
 
 _LEAD_NS = 20_000_000
@@ -29,7 +29,8 @@ _OVER = ("stopping", "stopped", "cleanup")
 def load_by_hand(environment: Environment) -> None:
     """Load for as long as Locust's page or options say, on the model's own samples."""
     options = environment.parsed_options
-    model = find_model(options.model)
+    root = Path(options.model_root) if options.model_root else DEFAULT_ROOT
+    model = find_model(options.model, root)
     with tempfile.TemporaryDirectory(prefix="infersweep-") as folder:
         write_payloads(Path(folder), payloads_from(model, reference_for(model)))
         spec = TrialSpec(

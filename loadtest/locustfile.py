@@ -42,6 +42,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--takes-trials", action="store_true", help="as a worker, measure what the master sends"
     )
     group.add_argument("--model", default="image_classifier", help="name in the model repository")
+    group.add_argument("--model-root", default="", help="another model repository")
     group.add_argument("--scenario", default="closed", choices=sorted(SCENARIOS))
     group.add_argument("--level", type=float, default=1.0, help="rate of an open-loop scenario")
 
