@@ -4,7 +4,7 @@ MODEL ?= image_classifier
 BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
-.PHONY: compare test check setup format bench bench-models clean
+.PHONY: compare test check setup format bench bench-load bench-models clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
@@ -24,7 +24,12 @@ format: .venv/.ready
 
 setup: .venv/.ready
 
-bench: bench-models
+bench: bench-models bench-load
+
+# ARGS="--quick" takes one short turn; PERF_ANALYZER names the command of perf_analyzer, where there is one.
+bench-load: .venv/.ready
+	@$(RUN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/python -m benchmarks.load $(ARGS)
 
 bench-models: .venv/.ready
 	$(RUN)/python -m benchmarks.normalise

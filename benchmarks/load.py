@@ -211,7 +211,7 @@ def truth(bench: Bench) -> list[Row]:
 
 def _error_of(bench: Bench, name: str, arguments: Sequence[str]) -> float:
     log = bench.folder / "truth.npy"
-    with truth_server(bench, name, arguments, log) as url:
+    with truth_server(bench, name, arguments, log) as (url, _):
         output = bench.ours(url, "server", 200.0, seconds=max(bench.seconds, 6.0))
     times = np.load(log)
     last = times[np.argsort(times[:, 0])][-output.outcomes["ok"] :]
@@ -227,8 +227,10 @@ def _error_of(bench: Bench, name: str, arguments: Sequence[str]) -> float:
 
 
 @contextmanager
-def truth_server(bench: Bench, name: str, arguments: Sequence[str], log: Path) -> Iterator[str]:
-    """The truth server with the tiny model's right answer, alone on the server's CPU."""
+def truth_server(
+    bench: Bench, name: str, arguments: Sequence[str], log: Path
+) -> Iterator[tuple[str, int]]:
+    """Address and process of the truth server, with the right answer, on the server's CPU."""
     wanted = InferRequest((), binary_default=True)
     body, length = encode_response("tiny", 1, wanted, [*bench.payload.expected.values()])
     (bench.folder / "reply").write_bytes(body)
@@ -242,7 +244,7 @@ def truth_server(bench: Bench, name: str, arguments: Sequence[str], log: Path) -
     with RunningProcess(argv, cpus=(SERVER_CPU,), log=bench.folder / "truth.log") as process:
         ready = lambda: get_status(url, "/v2/health/ready") == 200  # noqa: E731
         wait_until(ready, deadline_s=30, process=process, what="the truth server")
-        yield url
+        yield url, process.pid
         process.stop()
 
 

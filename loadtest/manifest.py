@@ -56,6 +56,12 @@ def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
     )
 
 
+def _caller(settings: Settings) -> str:
+    if settings.driver == "loadgen":
+        return "MLPerf LoadGen with threads of Python"
+    return f"{settings.engine} engine"
+
+
 def describe_wire(settings: Settings, request_bytes: int) -> Wire:
     """How requests of these settings travel, in words."""
     grpc = settings.encoding == "grpc"
@@ -65,7 +71,7 @@ def describe_wire(settings: Settings, request_bytes: int) -> Wire:
         protocol="v2 gRPC" if grpc else "v2 HTTP",
         encoding=encoding[settings.encoding] + carried,
         connections="one per request in flight, kept alive",
-        call_style=f"prepared bytes, {settings.engine} engine",
+        call_style=f"prepared bytes, {_caller(settings)}",
         request_bytes=0 if settings.shared_memory else request_bytes,
     )
 

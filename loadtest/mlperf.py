@@ -97,6 +97,7 @@ class LoadgenResult(Summary):
         scheduled_ns: per sample, when it was due; Unix time.
         issue_delay_ns: per sample, from due until LoadGen handed it over, by LoadGen's clock.
         send_delay_ns: until the exchange began, by ours: with the waits for GIL and connection.
+        right: per sample, whether its answer was right.
         summary: the text of the summary.
     """
 
@@ -107,6 +108,7 @@ class LoadgenResult(Summary):
     scheduled_ns: Column
     issue_delay_ns: Column
     send_delay_ns: Column
+    right: npt.NDArray[np.bool_]
     summary: str
 
 
@@ -269,6 +271,7 @@ def _collect(settings: LoadgenSettings, senders: _Senders) -> LoadgenResult:
         scheduled_ns=scheduled_ns,
         issue_delay_ns=issue_delay_ns,
         send_delay_ns=outcomes[:, 1] - scheduled_ns,
+        right=outcomes[:, 2] != 0,
         summary=text,
     )
 

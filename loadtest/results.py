@@ -72,6 +72,7 @@ class Settings(_Record):
     timeout_s: float
     batch_size: int = Field(default=1, description="rows in one request")
     seed: int
+    driver: Literal["locust", "loadgen"] = "locust"
     engine: str = "native"
     encoding: Literal["binary", "json", "grpc"] = "binary"
     shared_memory: bool = Field(default=False, description="inputs through system shared memory")

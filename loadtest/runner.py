@@ -52,14 +52,33 @@ def generate(spec: TrialSpec, fleet: Fleet, log: Path) -> Iterator[LevelOutput]:
         LoadError: the generator failed or a worker was lost; with the end of its log.
     """
     spec.output.unlink(missing_ok=True)
+    if spec.driver == "loadgen":
+        yield from _generate_by_loadgen(spec, fleet, log)
+        return
     spec = spec.model_copy(update={"count": fleet.count})
+    with _spec_file(spec) as spec_file, _processes(spec, fleet, spec_file, log) as generator:
+        yield from _outputs(spec, generator)
+
+
+def _generate_by_loadgen(spec: TrialSpec, fleet: Fleet, log: Path) -> Iterator[LevelOutput]:
+    """One process per level: LoadGen runs once in a process, and gevent must not be in it."""
+    for level in spec.levels:
+        spec.output.unlink(missing_ok=True)
+        own = spec.model_copy(update={"levels": (level,)})
+        with _spec_file(own) as spec_file:
+            argv = [sys.executable, "-m", "loadtest.loadgen", str(spec_file)]
+            with RunningProcess(argv, cpus=fleet.cpus[:1], log=log) as generator:
+                yield from _outputs(own, generator)
+
+
+@contextmanager
+def _spec_file(spec: TrialSpec) -> Iterator[Path]:
     spec_file = spec.output.with_suffix(".spec.json")
     # Readable by its owner only: headers may carry a secret.
     spec_file.touch(0o600)
     spec_file.write_text(spec.model_dump_json())
     try:
-        with _processes(spec, fleet, spec_file, log) as generator:
-            yield from _outputs(spec, generator)
+        yield spec_file
     finally:
         spec_file.unlink()
 

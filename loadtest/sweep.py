@@ -188,6 +188,7 @@ class Sweep:
             url=server.address_for(settings.encoding),
             model=server.model.name,
             payloads=payloads,
+            driver=settings.driver,
             engine=settings.engine,
             ca_file=self.access.ca_file,
             headers=dict(self.access.headers),

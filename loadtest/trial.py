@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,6 +31,7 @@ class TrialSpec(_Message):
     url: str
     model: str
     payloads: Path
+    driver: Literal["locust", "loadgen"] = "locust"
     engine: str = "native"
     ca_file: Path | None = None
     headers: dict[str, str] = Field(default_factory=dict)

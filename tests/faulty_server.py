@@ -1,12 +1,13 @@
 """A server that does what servers do when they fail. The model's name says which fault.
 
-Run as ``python -m tests.faulty_server REPLY JSON_LENGTH``; prints its port. One thread per
-connection, plain sockets, so that every byte and every silence is meant.
+Run as ``python -m tests.faulty_server REPLY JSON_LENGTH [CERTIFICATE]``; prints its port. One
+thread per connection, plain sockets, so that every byte and every silence is meant.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -42,7 +43,8 @@ class Client:
         wanted = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         while len(body) < wanted:
             body += self._socket.recv(65536)
-        return head.split(b"/")[3].decode()
+        refused = b"/authorized/" in head and b"Authorization: Bearer secret" not in head
+        return "400" if refused else head.split(b"/")[3].decode()
 
     def _whole(self, body: bytes, status: str = "200 OK", extra: str = "") -> bytes:
         head = f"HTTP/1.1 {status}\r\ncontent-LENGTH:  {len(body)} \r\n{self._length}{extra}\r\n"
@@ -81,11 +83,16 @@ class Client:
 
 def main() -> None:
     body, json_length = Path(sys.argv[1]).read_bytes(), int(sys.argv[2])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if len(sys.argv) > 3 else None
+    if tls:
+        tls.load_cert_chain(sys.argv[3])
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         print(listening.getsockname()[1], flush=True)  # noqa: T201
         while True:
             connected, _ = listening.accept()
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls:
+                connected = tls.wrap_socket(connected, server_side=True)
             client = Client(connected, body, json_length)
             threading.Thread(target=client.serve, daemon=True).start()
 

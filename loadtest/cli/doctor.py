@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from loadtest.engine.build import compiler, library_path
 from serving.backends.triton.container import image
 from serving.backends.triton.locate import Source, find_launcher
 from serving.backends.triton.wheel import PACKAGE, installation, is_complete
@@ -62,6 +63,7 @@ def findings() -> Iterator[Finding]:
     for model in list_models():
         missing = "" if model.is_built else "built when first used, which needs a network"
         yield Finding(f"model {model.name}", "built" if model.is_built else "not built", missing)
+    yield _engine()
     yield _docker()
     yield _program("prometheus", "no live charts while a run goes on; results are complete")
 
@@ -89,6 +91,15 @@ def _triton() -> Finding:
     if is_complete(installation()):
         return Finding("Triton", f"wheel {PACKAGE}, fetched: {installation().folder}")
     return Finding("Triton", f"wheel {PACKAGE}", "fetched when first used, which needs a network")
+
+
+def _engine() -> Finding:
+    if library_path().is_file():
+        return Finding("load engine", "native, compiled")
+    found = compiler()
+    if found:
+        return Finding("load engine", f"native, compiled by {found} when first used")
+    return Finding("load engine", "no C compiler", "--engine python only, a tenth as fast")
 
 
 def _docker() -> Finding:

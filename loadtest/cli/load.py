@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Literal, cast, get_args
 
 import typer
 from rich.console import Console
@@ -24,6 +24,7 @@ from loadtest.cli.options import (
     split_of,
 )
 from loadtest.engine import engine_for
+from loadtest.mlperf import SCENARIOS as MLPERF_SCENARIOS
 from loadtest.payload import Encoding
 from loadtest.results import Settings
 from loadtest.runner import Fleet, worker_command
@@ -82,6 +83,9 @@ def run(
     ca_file: Annotated[Path | None, typer.Option(help="certificates to trust for TLS")] = None,
     connections: Annotated[int, typer.Option(help="most that a generator opens", min=1)] = 1024,
     engine: Annotated[str | None, typer.Option(help="native or python [by address]")] = None,
+    driver: Annotated[
+        str, typer.Option(help="locust, or loadgen: MLPerf's own for its four scenarios")
+    ] = "locust",
     processes: Annotated[int, typer.Option(help="generator processes here", min=1)] = 1,
     master: Annotated[
         str | None, typer.Option(help="HOST[:PORT] to listen on for workers on other hosts")
@@ -120,6 +124,7 @@ def run(
         timeout_s=require_positive(timeout, "--timeout"),
         batch_size=batch,
         seed=seed,
+        driver=_driver(driver, scenario),
         engine=engine_for(url or ("grpc://" if encoding == "grpc" else "http://"), engine),
         encoding=_encoding(encoding, grpc),
         shared_memory=shared_memory,
@@ -159,6 +164,19 @@ def _encoding(text: str, grpc: bool) -> Encoding:
     raise UsageError(f"there is no encoding {text!r}", hint="Choose binary, json or grpc.")
 
 
+def _driver(text: str, scenario: str) -> Literal["locust", "loadgen"]:
+    if text == "locust":
+        return "locust"
+    if text != "loadgen":
+        raise UsageError(f"there is no driver {text!r}", hint="Choose locust or loadgen.")
+    if scenario not in MLPERF_SCENARIOS:
+        raise UsageError(
+            f"LoadGen has no scenario {scenario!r}",
+            hint=f"Choose {', '.join(MLPERF_SCENARIOS)}, or leave --driver out.",
+        )
+    return "loadgen"
+
+
 def _require_possible(settings: Settings) -> None:
     """Everything that can be told before anything is started."""
     for level in settings.levels:
@@ -167,6 +185,11 @@ def _require_possible(settings: Settings) -> None:
         raise UsageError(
             "--until-confident needs one generator, which sees all samples",
             hint="Leave --processes and --master out, or give a longer --duration.",
+        )
+    if settings.driver == "loadgen" and (settings.processes > 1 or settings.encoding == "grpc"):
+        raise UsageError(
+            "LoadGen drives one process over HTTP",
+            hint="Leave --processes, --master and gRPC out, or --driver.",
         )
     if settings.shared_memory and settings.encoding != "binary":
         raise UsageError(

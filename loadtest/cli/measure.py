@@ -14,6 +14,7 @@ from rich.console import Console
 from loadtest.calibration import ceiling_for
 from loadtest.cli.display import LiveDisplay
 from loadtest.cli.options import interrupt_on_sigterm
+from loadtest.engine.build import build
 from loadtest.manifest import describe_run
 from loadtest.report import write_report
 from loadtest.report.terminal import summary_table
@@ -52,6 +53,8 @@ def measure(console: Console, run: Run) -> int:
 
 def _measure(console: Console, run: Run) -> int:
     settings = run.settings
+    if settings.engine == "native":
+        build()
     ensure_built(run.model, console.print)
     fetch_needed(settings.backends, console.print)
     folder = ResultsFolder(run.out or _default_folder(run.model.name))

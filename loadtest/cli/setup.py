@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from loadtest.engine.build import build, compiler
 from serving.deployment import fetch_needed
 from serving.models.repository import list_models
 from serving.models.zoo.build import ensure_built
@@ -13,8 +14,12 @@ EXAMPLES = "Example: `infersweep setup`"
 
 
 def run() -> int:
-    """Fetch Triton and build every model of the repository; a second run does nothing."""
+    """Fetch Triton, build every model and the load engine; a second run does nothing."""
     console = Console()
+    if compiler():
+        build()
+    else:
+        console.print("no C compiler, so no native load engine: apt-get install gcc libc6-dev")
     fetch_needed(["triton"], console.print)
     for model in list_models():
         ensure_built(model, console.print)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -55,24 +56,32 @@ class Bench:
         return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def bench(tiny: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    folder = tmp_path_factory.mktemp("bench")
+@contextmanager
+def faulty_server(folder: Path, tiny: Model, *certificate: str) -> Iterator[str]:
+    """Its port. The requests are left in ``folder``."""
     payload = payloads_from(tiny, reference_for(tiny))[0]
     write_payloads(folder / "payloads", [payload])
     wanted = InferRequest((), binary_default=True)
     body, length = encode_response("tiny", 1, wanted, [*payload.expected.values()])
     (folder / "reply").write_bytes(body)
+    arguments = [str(folder / "reply"), str(length), *certificate]
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.faulty_server", str(folder / "reply"), str(length)],
+        [sys.executable, "-m", "tests.faulty_server", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
     )
     assert server.stdout is not None
-    yield Bench(f"http://127.0.0.1:{server.stdout.readline().strip()}", folder / "payloads")
+    yield server.stdout.readline().strip()
     server.kill()
     server.wait()
+
+
+@pytest.fixture(scope="module")
+def bench(tiny: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("bench")
+    with faulty_server(folder, tiny) as port:
+        yield Bench(f"http://127.0.0.1:{port}", folder / "payloads")
 
 
 @pytest.fixture(params=ENGINES)
@@ -184,3 +193,29 @@ def test_first_byte_lies_between_sent_and_done(bench: Bench, engine: str) -> Non
     for sent, first, done in zip(found["sent"], found["first_byte"], found["done"], strict=True):
         assert sent < first <= done
     assert np.mean(np.array(found["done"]) - np.array(found["first_byte"])) > 0.05
+
+
+def test_headers_go_with_every_request(bench: Bench, engine: str) -> None:
+    secret = {"Authorization": "Bearer secret"}
+    assert set(bench.run(engine, "authorized", users=2, headers=secret)["outcome"]) == {"ok"}
+    assert set(bench.run(engine, "authorized", users=2)["outcome"]) == {"client_fault_4xx"}
+
+
+def test_tls_is_trusted_only_as_told(tiny: Model, tmp_path: Path) -> None:
+    certificate = tmp_path / "certificate.pem"
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names),
+            *("-keyout", str(certificate), "-out", str(tmp_path / "public.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    with certificate.open("a") as both:
+        both.write((tmp_path / "public.pem").read_text())
+    with faulty_server(tmp_path, tiny, str(certificate)) as port:
+        bench = Bench(f"https://127.0.0.1:{port}", tmp_path / "payloads")
+        trusted = bench.run("python", "ok", users=2, ca_file=str(tmp_path / "public.pem"))
+        assert set(trusted["outcome"]) == {"ok"}
+        assert set(bench.run("python", "ok", users=2)["outcome"]) == {"connection_error"}

@@ -45,6 +45,7 @@ ORDER = (
     "loadtest.by_hand",
     "loadtest.locustfile",
     "loadtest.mlperf",
+    "loadtest.loadgen",
     "loadtest.validity",
     "loadtest.analysis",
     "loadtest.runner",
