@@ -21,12 +21,13 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from hdrh.histogram import HdrHistogram
 
 from benchmarks import rows
 from benchmarks.peers import PEERS, PeerResult, Target, Unavailable
 from benchmarks.rows import Row, at_least, at_most, unmeasured
 from loadtest.analysis import samples_of
-from loadtest.histogram import merge
+from loadtest.histogram import buckets, merge, new_histogram
 from loadtest.payload import Payload, write_payloads
 from loadtest.prepare import payloads_from
 from loadtest.runner import Fleet, generate
@@ -67,7 +68,9 @@ class Bench:
     def target(self, url: str) -> Target:
         return Target(url, self.model.name, self.payload.body, self.payload.headers)
 
-    def spec(self, url: str, scenario: str, level: float, seconds: float) -> TrialSpec:
+    def spec(
+        self, url: str, scenario: str, level: float, seconds: float, *, null: bool = False
+    ) -> TrialSpec:
         return TrialSpec(
             url=url,
             model=self.model.name,
@@ -77,15 +80,23 @@ class Bench:
             duration_s=seconds,
             timeout_s=5.0,
             seed=1,
-            values_every=20,
+            # The null server answers zeros, which are right in shape only.
+            values_every=0 if null else 20,
             server_pid=None,
             output=self.folder / "output.jsonl",
         )
 
     def ours(
-        self, url: str, scenario: str, level: float, *, seconds: float = 0.0, processes: int = 1
+        self,
+        url: str,
+        scenario: str,
+        level: float,
+        *,
+        seconds: float = 0.0,
+        processes: int = 1,
+        null: bool = False,
     ) -> LevelOutput:
-        spec = self.spec(url, scenario, level, seconds or self.seconds)
+        spec = self.spec(url, scenario, level, seconds or self.seconds, null=null)
         cpus = (CLIENT_CPU,) if processes == 1 else (CLIENT_CPU, SERVER_CPU)
         (output,) = generate(spec, Fleet(cpus, processes), self.folder / "generator.log")
         return output
@@ -100,14 +111,30 @@ class Bench:
             yield server.url
 
 
-def result_of(output: LevelOutput) -> PeerResult:
+def result_of(output: LevelOutput, users: int) -> PeerResult:
+    rate_rps = output.outcomes["ok"] / output.window_s
     service = merge(window["ok"] for window in output.service_time if "ok" in window)
+    corrected = as_wrk_tells(service, users / rate_rps * 1e9)
     return PeerResult(
-        output.outcomes["ok"] / output.window_s,
-        service.get_value_at_percentile(50) / 1e6,
-        service.get_value_at_percentile(99) / 1e6,
+        rate_rps,
+        corrected.get_value_at_percentile(50) / 1e6,
+        corrected.get_value_at_percentile(99) / 1e6,
         output.planned - output.outcomes["ok"],
     )
+
+
+def as_wrk_tells(service: HdrHistogram, interval_ns: float) -> HdrHistogram:
+    """Wrk adds samples behind each slow one, one per expected interval (``stats_correct``); to be
+    laid beside its percentiles, ours must be told the same way. Nowhere else is this done.
+    """
+    told = new_histogram()
+    for value, count in zip(*(column.tolist() for column in buckets(service)), strict=True):
+        told.record_value(value, count)
+        missing = value - interval_ns
+        while missing > interval_ns:
+            told.record_value(int(missing), count)
+            missing -= interval_ns
+    return told
 
 
 def against_peers(bench: Bench, label: str) -> list[Row]:
@@ -123,7 +150,7 @@ def against_peers(bench: Bench, label: str) -> list[Row]:
                     say(f"{label}, {users} users, turn {turn + 1}: {name}")
                     try:
                         result = (
-                            result_of(bench.ours(url, "closed", users))
+                            result_of(bench.ours(url, "closed", users, null=label == "null"), users)
                             if name == OURS
                             else PEERS[name](bench.target(url), users, bench.seconds, CLIENT_CPU)
                         )
@@ -144,7 +171,8 @@ def _line(label: str, name: str, users: int, results: Sequence[PeerResult]) -> s
     errors = sum(result.errors for result in results)
     return (
         f"{label:12} {users:3} users  {name:20} {np.median(rates):10,.0f}/s "
-        f"({rates[0]:,.0f} to {rates[-1]:,.0f})  p50 {p50:.3f} ms  p99 {p99:.3f} ms  "
+        f"({rates[0]:,.0f} to {rates[-1]:,.0f})  p50 {p50:.3f} ms  p99 {p99:.3f} ms "
+        f"({', '.join(f'{r.p99_ms:.3g}' for r in results if r.p99_ms)})  "
         f"errors {errors}"
     )
 
@@ -185,11 +213,11 @@ def _peer_rows(
 def punctuality(bench: Bench) -> list[Row]:
     """Open loop at half of the ceiling: how late requests leave."""
     with bench.server("null") as url:
-        ceiling = result_of(bench.ours(url, "closed", 32)).requests_per_s
+        ceiling = result_of(bench.ours(url, "closed", 32, null=True), 32).requests_per_s
         found = []
         for turn in range(bench.turns):
             say(f"open loop at {ceiling / 2:,.0f}/s, turn {turn + 1}")
-            output = bench.ours(url, "constant", ceiling / 2)
+            output = bench.ours(url, "constant", ceiling / 2, null=True)
             found.append(merge([output.lateness]).get_value_at_percentile(99) / 1e6)
     name = f"open loop at {ceiling / 2:,.0f}/s: 99% leave within"
     return [at_most(name, found, LATE_LIMIT_MS, "ms")]
@@ -253,11 +281,16 @@ def two_processes(bench: Bench) -> list[Row]:
     target = ">= 1.8"
     name = "null: requests/s of 2 processes / of 1"
     with bench.server("null") as url:
-        one = [result_of(bench.ours(url, "closed", 32)) for _ in range(bench.turns)]
-        two = [result_of(bench.ours(url, "closed", 32, processes=2)) for _ in range(bench.turns)]
-    ratio = float(
-        np.median([r.requests_per_s for r in two]) / np.median([r.requests_per_s for r in one])
-    )
+        rates = {
+            processes: [
+                result_of(
+                    bench.ours(url, "closed", 32, processes=processes, null=True), 32
+                ).requests_per_s
+                for _ in range(bench.turns)
+            ]
+            for processes in (1, 2)
+        }
+    ratio = float(np.median(rates[2]) / np.median(rates[1]))
     usable = len(os.sched_getaffinity(0))
     if usable < 4:
         why = f"{usable} CPUs: the second process shares the server's, and {ratio:.2f} was seen"
@@ -269,7 +302,7 @@ def memory(bench: Bench, seconds: float) -> list[Row]:
     """Resident memory of the generator at full rate, and whether it grows."""
     seen: list[float] = []
     with bench.server("null") as url:
-        spec = bench.spec(url, "closed", 32, seconds)
+        spec = bench.spec(url, "closed", 32, seconds, null=True)
         fleet = Fleet((CLIENT_CPU,))
         say(f"memory at full rate for {seconds:.0f} s")
         watcher = subprocess.Popen(

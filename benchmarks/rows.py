@@ -30,16 +30,16 @@ class Row:
 
 def at_least(name: str, values: Sequence[float], bound: float, unit: str = "ratio") -> Row:
     """The median of ``values`` must reach ``bound``; the note gives their range."""
-    return _bounded(name, values, f">= {bound:g}", statistics.median(values) >= bound, unit)
+    return _bounded(name, values, f">= {bound:g}", bool(statistics.median(values) >= bound), unit)
 
 
 def at_most(name: str, values: Sequence[float], bound: float, unit: str = "ratio") -> Row:
     """The median of ``values`` must not exceed ``bound``."""
-    return _bounded(name, values, f"<= {bound:g}", statistics.median(values) <= bound, unit)
+    return _bounded(name, values, f"<= {bound:g}", bool(statistics.median(values) <= bound), unit)
 
 
 def _bounded(name: str, values: Sequence[float], target: str, met: bool, unit: str) -> Row:
-    middle = statistics.median(values)
+    middle = float(statistics.median(values))
     note = f"{len(values)} runs, {min(values):.3g} to {max(values):.3g}" if len(values) > 1 else ""
     return Row(name, round(middle, 4), unit, target, met, note)
 

@@ -56,10 +56,10 @@ def _show(environment: Environment, generator: Generator) -> None:
     """Give Locust's statistics every request; they round to whole milliseconds."""
     name = f"/v2/models/{generator.spec.model}/infer"
     while environment.runner.state not in _OVER:
-        records = generator.pump(_SHOW_EVERY_S)
-        times_ms = ((records["done"] - records["due"]) / 1e6).tolist()
-        for response_ms, outcome in zip(times_ms, records["outcome"].tolist(), strict=True):
-            environment.stats.log_request("POST", name, response_ms, 0)
-            if outcome:
-                environment.stats.log_error("POST", name, OUTCOMES[outcome])
+        for records in generator.pump(_SHOW_EVERY_S):
+            times_ms = ((records["done"] - records["due"]) / 1e6).tolist()
+            for response_ms, outcome in zip(times_ms, records["outcome"].tolist(), strict=True):
+                environment.stats.log_request("POST", name, response_ms, 0)
+                if outcome:
+                    environment.stats.log_error("POST", name, OUTCOMES[outcome])
     generator.engine.set_end(0)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import resource
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from loadtest.engine import Target, open_engine
-from loadtest.engine.base import OUTCOME, Records
+from loadtest.engine.base import BATCH, OUTCOME, Records
 from loadtest.payload import read_payloads
 from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop, make_load
@@ -22,7 +23,9 @@ from loadtest.trial import LevelOutput, TrialSpec
 from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
 from serving.process import family, family_cpu_time_s, family_rss_bytes
 
-_DRAIN_EVERY_S = 0.1
+_TURN_S = 0.1
+_DRAIN_EVERY_S = 0.02
+_BETWEEN_BATCHES_S = 0.001
 _LOOK_AHEAD_NS = 1_000_000_000
 _NEVER_NS = 1 << 62
 _OPEN_WARMUP_USERS = 1
@@ -99,9 +102,9 @@ class Generator:
         elapsed = checked = 0.0
         settled = False
         while not settled and (elapsed < LIMIT_S or (not warmth.requests and elapsed < limit_s)):
-            records = self.pump(_DRAIN_EVERY_S)
-            right = records[records["outcome"] == OUTCOME["ok"]]
-            warmth.add(right["done"] - right["sent"])
+            for records in self.pump(_TURN_S):
+                right = records[records["outcome"] == OUTCOME["ok"]]
+                warmth.add(right["done"] - right["sent"])
             elapsed = time.monotonic() - begun
             if elapsed - checked >= CHECK_EVERY_S:
                 checked = elapsed
@@ -125,8 +128,8 @@ class Generator:
         self.engine.set_end(0)
         deadline = time.monotonic() + self.spec.timeout_s + 1.0
         while self.engine.busy and time.monotonic() < deadline:
-            self.pump(_DRAIN_EVERY_S)
-        self.pump(0.0)
+            deque(self.pump(_TURN_S), maxlen=0)
+        deque(self.pump(0.0), maxlen=0)
 
     def measure(self, start_ns: int) -> LevelOutput:
         """Measure one window from ``start_ns`` on, and wait for its last answers."""
@@ -144,7 +147,8 @@ class Generator:
         own_before_s, measured_from = _own_cpu_s(), time.monotonic()
         self._release(load, recorder)
         while not self._window_over(load, recorder):
-            recorder.add(self.pump(_DRAIN_EVERY_S))
+            for records in self.pump(_TURN_S):
+                recorder.add(records)
             self._lengthen(recorder, start_ns)
         after = _ServerUse.now(spec.server_pid)
         own_s, elapsed_s = _own_cpu_s() - own_before_s, time.monotonic() - measured_from
@@ -189,18 +193,32 @@ class Generator:
     def _collect_last(self, recorder: Recorder) -> None:
         deadline = time.monotonic() + self.spec.timeout_s + 1.0
         while self.engine.busy and time.monotonic() < deadline:
-            recorder.add(self.pump(_DRAIN_EVERY_S / 4))
-        recorder.add(self.pump(0.0))
+            for records in self.pump(_DRAIN_EVERY_S):
+                recorder.add(records)
         if self.engine.busy:
             self.engine.stop()
-            recorder.add(self.engine.drain())
+        for records in self.pump(0.0):
+            recorder.add(records)
 
-    def pump(self, seconds: float) -> Records:
-        """Keep the schedule fed, sleep, and return what has finished."""
-        if self._feeder:
-            self._feeder.feed(self)
-        self._sleep(seconds)
-        return self.engine.drain()
+    def pump(self, seconds: float) -> Iterator[Records]:
+        """For ``seconds``: keep the schedule fed and yield what has finished, batch by batch.
+
+        Between batches the engine's thread gets the CPU: it and this one may share it.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            if self._feeder:
+                self._feeder.feed(self)
+            records = self.engine.drain()
+            if len(records):
+                yield records
+            left = until - time.monotonic()
+            if len(records) == BATCH:
+                self._sleep(_BETWEEN_BATCHES_S)
+            elif left <= 0:
+                return
+            else:
+                self._sleep(min(left, _DRAIN_EVERY_S))
 
     def _output(
         self, recorder: Recorder, server: _ServerUse, own_s: float, elapsed_s: float

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from hdrh.histogram import HdrHistogram
 
-from loadtest.engine.base import OUTCOME, RECORD, Records
+from loadtest.engine.base import OUTCOME, RECORD, Column, Records
 from loadtest.histogram import Tally, encode, merge
 from loadtest.results import OUTCOMES
 
@@ -23,7 +24,7 @@ _OK = OUTCOME["ok"]
 _NOT_SENT = OUTCOME["not_sent"]
 _MEASURES = ("response_time", "service_time")
 _SETTLED_WINDOWS = 3
-"""Windows this much older than the newest are encoded; a straggler is added to them later."""
+"""Windows this much older than the newest are packed; a straggler is added to them later."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Recorder:
         self._completed: dict[int, int] = defaultdict(int)
         self._in_flight_ns = 0
         self._open: dict[int, dict[tuple[str, int], Tally]] = {}
-        self._encoded: dict[int, dict[tuple[str, int], str]] = {}
-        self._lateness, self._first_byte = Tally(), Tally()
+        self._packed: dict[int, dict[tuple[str, int], bytes]] = {}
+        self._lateness, self._first_byte, self._right = Tally(), Tally(), Tally()
         self.last_done_ns = start_ns
 
     @property
@@ -75,59 +76,61 @@ class Recorder:
         """Count finished requests, in any order."""
         if self._queries:
             records = self._queries.join(records)
-        sent = records[records["outcome"] != _NOT_SENT]
-        overlap = np.minimum(sent["done"], self.end_ns) - np.maximum(sent["sent"], self.start_ns)
-        self._in_flight_ns += int(np.maximum(overlap, 0).sum())
-        inside = records[(records["due"] >= self.start_ns) & (records["due"] < self.end_ns)]
-        if not len(inside):
-            return
-        self._counts += np.bincount(inside["outcome"], minlength=len(OUTCOMES))
-        sent = inside[inside["outcome"] != _NOT_SENT]
-        if not len(sent):
-            return
-        self._lateness.add(sent["sent"] - sent["due"])
-        right = sent[sent["outcome"] == _OK]
-        told = right[right["first_byte"] > 0]
-        self._first_byte.add(told["first_byte"] - told["sent"])
-        self.last_done_ns = max(self.last_done_ns, int(sent["done"].max()))
-        self._count_completed(right)
-        self._fill_windows(sent)
+        due, sent, done, outcome = (records[name] for name in ("due", "sent", "done", "outcome"))
+        left = outcome != _NOT_SENT
+        overlap = np.minimum(done, self.end_ns) - np.maximum(sent, self.start_ns)
+        self._in_flight_ns += int(np.maximum(overlap, 0).sum(where=left))
+        inside = (due >= self.start_ns) & (due < self.end_ns)
+        self._counts += np.bincount(outcome[inside], minlength=len(OUTCOMES))
+        for kind in np.flatnonzero(np.bincount(outcome, weights=inside)).tolist():
+            if kind != _NOT_SENT:
+                self._add_kind(kind, _where(records, inside & (outcome == kind)))
+        if self._open:
+            self._settle(max(self._open) - _SETTLED_WINDOWS)
 
-    def _count_completed(self, right: Records) -> None:
-        seconds = (right["done"][right["done"] < self.end_ns] - self.start_ns) // WINDOW_NS
-        for second, count in zip(*np.unique(seconds, return_counts=True), strict=True):
-            self._completed[int(second)] += int(count)
+    def _add_kind(self, kind: int, records: Records) -> None:
+        """Count requests of one outcome that were due in the window."""
+        due, sent, done, first = (
+            np.ascontiguousarray(records[name]) for name in ("due", "sent", "done", "first_byte")
+        )
+        self.last_done_ns = max(self.last_done_ns, int(done.max()))
+        self._lateness.add(sent - due)
+        if kind == _OK:
+            self._right.add(done - due)
+            self._first_byte.add((first - sent)[first > 0])
+            self._count_completed(done)
+        seconds = (due - self.start_ns) // WINDOW_NS
+        for second in range(int(seconds.min()), int(seconds.max()) + 1):
+            here = seconds == second
+            if here.any():
+                window = self._open.setdefault(second, {})
+                self._tally(window, "response_time", kind).add((done - due)[here])
+                self._tally(window, "service_time", kind).add((done - sent)[here])
 
-    def _fill_windows(self, sent: Records) -> None:
-        seconds = (sent["due"] - self.start_ns) // WINDOW_NS
-        for second in np.unique(seconds).tolist():
-            window = self._open.setdefault(second, {})
-            in_window = sent[seconds == second]
-            for kind in np.unique(in_window["outcome"]).tolist():
-                these = in_window[in_window["outcome"] == kind]
-                since = {"response_time": these["due"], "service_time": these["sent"]}
-                for measure in _MEASURES:
-                    tally = window.setdefault((measure, kind), Tally())
-                    tally.add(these["done"] - since[measure])
-        self._settle(max(self._open) - _SETTLED_WINDOWS)
+    @staticmethod
+    def _tally(window: dict[tuple[str, int], Tally], measure: str, kind: int) -> Tally:
+        if (measure, kind) not in window:
+            window[measure, kind] = Tally()
+        return window[measure, kind]
+
+    def _count_completed(self, done: Column) -> None:
+        seconds = (done[done < self.end_ns] - self.start_ns) // WINDOW_NS
+        if len(seconds):
+            first = int(seconds.min())
+            for second, count in enumerate(np.bincount(seconds - first), first):
+                self._completed[second] += int(count)
 
     def _settle(self, newest: int) -> None:
         for second in [second for second in self._open if second <= newest]:
-            kept = self._encoded.setdefault(second, {})
+            kept = self._packed.setdefault(second, {})
             for key, tally in self._open.pop(second).items():
-                histogram = tally.histogram()
                 if key in kept:
-                    histogram.decode_and_add(kept[key])
-                kept[key] = encode(histogram)
+                    tally.join(Tally.unpack(kept[key]))
+                kept[key] = tally.pack()
 
     def right_answers(self) -> HdrHistogram:
         """Response times of all right answers so far."""
-        key = ("response_time", _OK)
-        total = merge(window[key] for window in self._encoded.values() if key in window)
-        for window in self._open.values():
-            if key in window:
-                total.add(window[key].histogram())
-        return total
+        return self._right.histogram()
 
     def finish(self) -> Measured:
         """Everything counted; call once no more records can come."""
@@ -148,12 +151,18 @@ class Recorder:
     def _windows(self, measure: str, windows: range) -> tuple[dict[str, str], ...]:
         return tuple(
             {
-                OUTCOMES[kind]: text
-                for (name, kind), text in self._encoded.get(second, {}).items()
+                OUTCOMES[kind]: encode(Tally.unpack(packed).histogram())
+                for (name, kind), packed in self._packed.get(second, {}).items()
                 if name == measure
             }
             for second in windows
         )
+
+
+def _where(records: Records, mask: npt.NDArray[np.bool_]) -> Records:
+    """Without copying where all are wanted, as they nearly always are."""
+    chosen: Records = records if mask.all() else records[mask]
+    return chosen
 
 
 class _Queries:

@@ -1,27 +1,10 @@
-"""A results folder: what is written, when, and how it is read back.
-
-    <folder>/manifest.json        machine, versions, settings, checksums; written before any load
-    <folder>/trials.jsonl         one line per finished trial, appended and flushed to disk
-    <folder>/histograms/<id>.json HDR histograms of one trial, per outcome and one-second window
-    <folder>/logs/                what servers and generators printed
-    <folder>/model_repository/    the very configuration that was served
-    <folder>/summary.json         derived from the above; may be made again at any time
-    <folder>/report.html          derived from summary.json
-
-The models below are the schema. A field's unit stands in its name.
-"""
+"""What a results folder holds: the schema of every file. A field's unit stands in its name."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from serving.errors import ResultsError
+from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 2
 
@@ -41,11 +24,13 @@ generator may open was busy; the counts of the others add up to the number sent.
 Verdict = Literal["VALID", "INVALID"]
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """Frozen; unknown fields are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Machine(_Record):
+class Machine(Record):
     """The machine that everything ran on."""
 
     hostname: str
@@ -58,7 +43,7 @@ class Machine(_Record):
     gpus: tuple[str, ...] = ()
 
 
-class Settings(_Record):
+class Settings(Record):
     """What was asked for. A run resumes only under equal settings."""
 
     model: str
@@ -92,7 +77,7 @@ class Settings(_Record):
         return len(self.backends) * len(self.levels) * self.repeats
 
 
-class Wire(_Record):
+class Wire(Record):
     """How requests travel. All backends of a run share it, so no ranking mixes unlike ones."""
 
     protocol: str = "v2 HTTP"
@@ -103,7 +88,7 @@ class Wire(_Record):
     request_bytes: int = 0
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """Written once, before any load."""
 
     schema_version: int = SCHEMA_VERSION
@@ -119,7 +104,7 @@ class Manifest(_Record):
     wire: Wire
 
 
-class Parity(_Record):
+class Parity(Record):
     """Answers of one backend against the in-process reference session."""
 
     passed: bool
@@ -129,7 +114,7 @@ class Parity(_Record):
     detail: str = Field(default="", description="what differed, when it failed")
 
 
-class BackendRecord(_Record):
+class BackendRecord(Record):
     """What served under one label, as found when it was first started."""
 
     label: str
@@ -140,7 +125,7 @@ class BackendRecord(_Record):
     excluded: str | None = Field(default=None, description="why it was not measured")
 
 
-class Trial(_Record):
+class Trial(Record):
     """One measured window against one server."""
 
     id: str
@@ -183,7 +168,7 @@ class Trial(_Record):
         return self.planned - self.outcomes["not_sent"]
 
 
-class Quantile(_Record):
+class Quantile(Record):
     """One percentile with the bounds that hold at 99% each.
 
     ``high_ms`` is null where the samples give no upper bound. ``at_least``: the value is a time
@@ -196,7 +181,7 @@ class Quantile(_Record):
     at_least: bool = False
 
 
-class Percentiles(_Record):
+class Percentiles(Record):
     """Null where there are too few samples for a 99% bound."""
 
     p50: Quantile | None = None
@@ -207,7 +192,7 @@ class Percentiles(_Record):
     p99_99: Quantile | None = None
 
 
-class Point(_Record):
+class Point(Record):
     """One backend at one level, over all repeats.
 
     Rates are the median over repeats; ``inferences_per_s_range`` is their lowest and highest.
@@ -241,7 +226,7 @@ class Point(_Record):
     notes: tuple[str, ...] = ()
 
 
-class BackendSummary(_Record):
+class BackendSummary(Record):
     label: str
     facts: dict[str, str]
     warnings: tuple[str, ...]
@@ -251,7 +236,7 @@ class BackendSummary(_Record):
     points: tuple[Point, ...]
 
 
-class Rank(_Record):
+class Rank(Record):
     """A backend's best VALID point."""
 
     backend: str
@@ -261,7 +246,7 @@ class Rank(_Record):
     p99_ms: float | None
 
 
-class Ranking(_Record):
+class Ranking(Record):
     """By most inferences per second at any VALID point.
 
     ``winner`` is null unless the lowest repeat of the first lies above the highest of the second.
@@ -273,7 +258,7 @@ class Ranking(_Record):
     unranked: dict[str, str] = Field(description="backend to the reason it has no rank")
 
 
-class Summary(_Record):
+class Summary(Record):
     """``summary.json``."""
 
     schema_version: int = SCHEMA_VERSION
@@ -289,7 +274,7 @@ Window = dict[str, str]
 """Outcome or measure to an HDR histogram in its base64 form (V2, zlib)."""
 
 
-class Histograms(_Record):
+class Histograms(Record):
     """Latencies of one trial in nanoseconds, per one-second window since the window's start.
 
     ``lateness`` is sent minus due, ``first_byte`` first byte minus sent, both of the whole trial.
@@ -300,132 +285,3 @@ class Histograms(_Record):
     service_time: tuple[Window, ...]
     lateness: str
     first_byte: str
-
-
-_R = TypeVar("_R", bound=_Record)
-
-
-class ResultsFolder:
-    """Reads and writes one results folder. Every write is whole or absent."""
-
-    def __init__(self, path: Path) -> None:
-        # Absolute, since the generator runs in another folder.
-        self.path = path.absolute()
-
-    @property
-    def logs(self) -> Path:
-        return self._made("logs")
-
-    @property
-    def repository(self) -> Path:
-        return self._made("model_repository")
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def exists(self) -> bool:
-        return (self.path / "manifest.json").is_file()
-
-    def _made(self, name: str) -> Path:
-        folder = self.path / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def write_manifest(self, manifest: Manifest) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._write("manifest.json", manifest)
-
-    def read_manifest(self) -> Manifest:
-        """Raises ResultsError when there is none or its schema is newer."""
-        return self._read("manifest.json", Manifest)
-
-    def write_backend(self, record: BackendRecord) -> None:
-        self._made("backends")
-        self._write(f"backends/{_file_name(record.label)}.json", record)
-
-    def read_backends(self) -> dict[str, BackendRecord]:
-        """By label."""
-        files = sorted((self.path / "backends").glob("*.json"))
-        records = [self._read(f"backends/{file.name}", BackendRecord) for file in files]
-        return {record.label: record for record in records}
-
-    def append_trial(self, trial: Trial, histograms: Histograms) -> None:
-        """Histograms first, then the line that makes the trial count."""
-        self._made("histograms")
-        self._write(f"histograms/{trial.id}.json", histograms)
-        with (self.path / "trials.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(trial.model_dump_json() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-
-    def read_trials(self) -> list[Trial]:
-        """Finished trials in the order they ran; a half-written last line is left out."""
-        return list(self._trials())
-
-    def drop_half_written(self) -> None:
-        """Cut off a last line that a kill left unfinished, so that appending is safe again."""
-        path = self.path / "trials.jsonl"
-        if path.is_file():
-            text = path.read_bytes()
-            whole = text[: text.rfind(b"\n") + 1]
-            if whole != text:
-                path.write_bytes(whole)
-
-    def read_histograms(self, trial_id: str) -> Histograms:
-        return self._read(f"histograms/{trial_id}.json", Histograms)
-
-    def write_summary(self, summary: Summary) -> None:
-        self._write("summary.json", summary)
-
-    def read_summary(self) -> Summary:
-        return self._read("summary.json", Summary)
-
-    def _trials(self) -> Iterator[Trial]:
-        path = self.path / "trials.jsonl"
-        if not path.is_file():
-            return
-        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
-            try:
-                yield Trial.model_validate_json(line)
-            except ValidationError as error:
-                raise _damaged(f"{path} line {number}", error) from None
-
-    def _write(self, name: str, record: _Record) -> None:
-        path = self.path / name
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
-
-    def _read(self, name: str, kind: type[_R]) -> _R:
-        path = self.path / name
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ResultsError(
-                f"{path} does not exist", hint="Is this a results folder of infersweep?"
-            ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise _damaged(str(path), error) from None
-        version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else 0
-        if version > SCHEMA_VERSION:
-            raise ResultsError(
-                f"{path} has schema version {version}, this infersweep reads {SCHEMA_VERSION}",
-                hint="Read it with the infersweep that wrote it, or a newer one.",
-            )
-        try:
-            return kind.model_validate(data)
-        except ValidationError as error:
-            raise _damaged(str(path), error) from None
-
-
-def _file_name(label: str) -> str:
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in label)
-
-
-def _damaged(where: str, error: Exception) -> ResultsError:
-    first = str(error).splitlines()[0]
-    return ResultsError(
-        f"{where} is damaged: {first}", hint="Restore it, or start again with another --out."
-    )

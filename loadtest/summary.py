@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from loadtest.analysis import summarise
-from loadtest.results import ResultsFolder, Summary
+from loadtest.folder import ResultsFolder
+from loadtest.results import Summary
 from serving.backends import resolve
 
 

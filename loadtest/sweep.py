@@ -14,10 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from loadtest.folder import ResultsFolder
 from loadtest.histogram import merge
 from loadtest.payload import Payload, write_payloads
 from loadtest.prepare import payloads_from
-from loadtest.results import BackendRecord, Histograms, Parity, ResultsFolder, Settings, Trial
+from loadtest.results import BackendRecord, Histograms, Parity, Settings, Trial
 from loadtest.runner import Fleet, generate
 from loadtest.scenarios import ClosedLoop, make_load
 from loadtest.shared_memory import shared_inputs

@@ -18,9 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.engine import Target, open_engine
+from loadtest.engine import Engine, Target, open_engine
+from loadtest.engine.base import BATCH, Records
 from loadtest.payload import read_payloads
 from loadtest.results import OUTCOMES
+
+
+def everything(engine: Engine) -> list[Records]:
+    parts = [engine.drain()]
+    while len(parts[-1]) == BATCH:
+        parts.append(engine.drain())
+    return parts
 
 
 def main() -> None:
@@ -46,14 +54,14 @@ def main() -> None:
     parts = []
     for _ in range(int(given["seconds"] / 0.05)):
         time.sleep(0.05)
-        parts.append(engine.drain())
+        parts += everything(engine)
     engine.set_end(0)
     if given.get("wait", True):
         deadline = time.monotonic() + target.timeout_s + 1
         while engine.busy and time.monotonic() < deadline:
             time.sleep(0.02)
     engine.stop()
-    records = np.concatenate([*parts, engine.drain()])
+    records = np.concatenate([*parts, *everything(engine)])
     names = [OUTCOMES[kind] for kind in records["outcome"]]
     columns = {name: records[name].tolist() for name in ("query", "status", "payload")}
     times = {

@@ -31,7 +31,7 @@ from loadtest.runner import Fleet, worker_command
 from loadtest.scenarios import find_scenario, make_load
 from serving.backends import resolve
 from serving.errors import UsageError
-from serving.host import cpu_budget, parse_cpus
+from serving.host import CpuSplit, cpu_budget, parse_cpus
 from serving.models.repository import find_model
 from serving.preflight import check_server
 from serving.readiness import Access, is_grpc
@@ -106,10 +106,8 @@ def run(
     label = _label(url, backend)
     found = find_model(model, repository)
     access = Access(parse_headers(header or []), ca_file)
-    split = split_of(server_cpus, client_cpus)
-    if master is None and processes > len(split.client):
-        split = split_of(server_cpus, client_cpus, clients=processes)
-    grpc = url is not None and is_grpc(url)
+    fleet, split = _fleet(server_cpus, client_cpus, processes, master, expect_workers)
+    spoken = "grpc" if url is not None and is_grpc(url) else encoding
     settings = Settings(
         model=model,
         backends=(label,),
@@ -125,12 +123,12 @@ def run(
         batch_size=batch,
         seed=seed,
         driver=_driver(driver, scenario),
-        engine=engine_for(url or ("grpc://" if encoding == "grpc" else "http://"), engine),
-        encoding=_encoding(encoding, grpc),
+        engine=engine_for(url or ("grpc://" if spoken == "grpc" else "http://"), engine),
+        encoding=_encoding(spoken),
         shared_memory=shared_memory,
         headers=tuple(access.headers),
         connections=connections,
-        processes=expect_workers if master else processes,
+        processes=fleet.count,
         until_confident=parse_share(until_confident, "--until-confident"),
         limit_s=require_positive(limit, "--limit"),
         server_cpus=split.server,
@@ -139,11 +137,23 @@ def run(
     _require_possible(settings)
     if url is not None:
         check_server(url, found, access)
-    fleet = Fleet(cpus=split.client, processes=processes)
-    if master is not None:
-        bind = parse_address(master, MASTER_PORT)
-        fleet = Fleet(split.client, processes=0, remote_workers=expect_workers, bind=bind)
     return measure(Console(), Run(found, settings, fleet, cpu_budget().usable, out, access))
+
+
+def _fleet(
+    server_cpus: str | None,
+    client_cpus: str | None,
+    processes: int,
+    master: str | None,
+    expect_workers: int,
+) -> tuple[Fleet, CpuSplit]:
+    """Who generates: processes here, or workers that come from elsewhere."""
+    if master is not None:
+        split = split_of(server_cpus, client_cpus)
+        bind = parse_address(master, MASTER_PORT)
+        return Fleet(split.client, processes=0, remote_workers=expect_workers, bind=bind), split
+    split = split_of(server_cpus, client_cpus, clients=processes)
+    return Fleet(split.client, processes=processes), split
 
 
 def _label(url: str | None, backend: str | None) -> str:
@@ -156,11 +166,9 @@ def _label(url: str | None, backend: str | None) -> str:
     return label
 
 
-def _encoding(text: str, grpc: bool) -> Encoding:
-    wanted = "grpc" if grpc else text
-    for encoding in get_args(Encoding):
-        if wanted == encoding:
-            return cast("Encoding", encoding)
+def _encoding(text: str) -> Encoding:
+    if text in get_args(Encoding):
+        return cast("Encoding", text)
     raise UsageError(f"there is no encoding {text!r}", hint="Choose binary, json or grpc.")
 
 

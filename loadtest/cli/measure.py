@@ -15,10 +15,11 @@ from loadtest.calibration import ceiling_for
 from loadtest.cli.display import LiveDisplay
 from loadtest.cli.options import interrupt_on_sigterm
 from loadtest.engine.build import build
+from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
 from loadtest.report import write_report
 from loadtest.report.terminal import summary_table
-from loadtest.results import ResultsFolder, Settings, Summary
+from loadtest.results import Settings, Summary
 from loadtest.runner import Fleet
 from loadtest.summary import write_summary
 from loadtest.sweep import Sweep

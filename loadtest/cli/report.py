@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from loadtest.folder import ResultsFolder
 from loadtest.report import write_report
 from loadtest.report.terminal import summary_table
-from loadtest.results import ResultsFolder
 from loadtest.summary import write_summary
 
 NAME = "report"

@@ -48,6 +48,10 @@ PAUSE_AFTER_ERROR_S = 0.05
 """A dead server would otherwise be asked a hundred thousand times a second."""
 
 
+BATCH = 1024
+"""So few that counting them takes a fraction of a millisecond, which a request may have to wait."""
+
+
 @dataclass(frozen=True)
 class Target:
     """One model on one server, and how it is spoken to.
@@ -93,7 +97,7 @@ class Engine(Protocol):
         ...
 
     def drain(self) -> Records:
-        """What has finished since the last call, with its final outcome."""
+        """Up to ``BATCH`` records of what has finished, with their final outcomes."""
         ...
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+from contextlib import suppress
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from loadtest.connection import prepare
 from loadtest.engine.base import (
+    BATCH,
     OUTCOME,
     PENDING,
     RECORD,
@@ -25,8 +27,8 @@ from loadtest.engine.build import build
 from loadtest.payload import is_right
 from serving.errors import ServerError
 
-_DRAIN = 1 << 14
-_LEAST_PRIORITY = 19
+_LOW_PRIORITY = 10
+_PROBE_S = 1.0
 _VOID, _INT, _I64, _U32, _TEXT = (
     ctypes.c_void_p,
     ctypes.c_int,
@@ -63,7 +65,7 @@ def _library() -> ctypes.CDLL:
 
 
 class NativeEngine:
-    """Plain HTTP/1.1. The calling thread keeps books at the lowest priority from here on."""
+    """Plain HTTP/1.1. The calling thread keeps books at a low priority from here on."""
 
     name = "native"
 
@@ -71,7 +73,7 @@ class NativeEngine:
         """Raises MachineError without a compiler, ServerError for a host that has no address."""
         self._library = _library()
         self._target = target
-        self._room = np.zeros(_DRAIN, RECORD)
+        self._room = np.zeros(BATCH, RECORD)
         self._unchecked = 0
         ip, port = _address(target.url)
         self._engine = self._library.engine_new(
@@ -92,7 +94,7 @@ class NativeEngine:
         if not self._library.engine_start(self._engine):
             raise MemoryError("the load engine's thread could not be started")
         # Linux: of this thread only. Book-keeping must not delay the thread that keeps time.
-        os.setpriority(os.PRIO_PROCESS, 0, _LEAST_PRIORITY)
+        os.setpriority(os.PRIO_PROCESS, 0, _LOW_PRIORITY)
 
     def set_users(self, users: int, *, together: bool = False) -> None:
         self._library.engine_users(self._engine, users, together)
@@ -111,13 +113,8 @@ class NativeEngine:
         self._library.engine_end(self._engine, end_ns)
 
     def drain(self) -> Records:
-        parts = []
-        while True:
-            count = self._library.engine_drain(self._engine, self._room.ctypes.data, _DRAIN)
-            parts.append(self._room[:count].copy())
-            if count < _DRAIN:
-                break
-        records = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        count = self._library.engine_drain(self._engine, self._room.ctypes.data, BATCH)
+        records = self._room[:count].copy()
         self._unchecked += int((records["checked"] == UNCHECKED).sum())
         self._judge(records)
         return records
@@ -171,10 +168,15 @@ class NativeEngine:
 
 
 def _address(url: str) -> tuple[str, int]:
+    """The first address of the host that takes a connection; the very first where none does."""
     parts = urlsplit(url)
     port = parts.port or 80
     try:
         found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ServerError(f"{url} has no address: {error}", hint="Is the name right?") from None
-    return str(found[0][4][0]), port
+    addresses = [str(entry[4][0]) for entry in found]
+    for address in addresses:
+        with suppress(OSError), socket.create_connection((address, port), _PROBE_S):
+            return address, port
+    return addresses[0], port

@@ -14,6 +14,7 @@ import gevent
 import numpy as np
 
 from loadtest.engine.base import (
+    BATCH,
     OUTCOME,
     PAUSE_AFTER_ERROR_S,
     RECORD,
@@ -77,7 +78,7 @@ class PythonEngine:
         return taken
 
     def drain(self) -> Records:
-        done, self._done = self._done, []
+        done, self._done = self._done[:BATCH], self._done[BATCH:]
         return np.array(done, RECORD)
 
     @property

@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum {
-    RING = 1 << 16,
+    RING = 1 << 17,
     SCHEDULE = 1 << 17,
     RIGHT_REPLIES = 16,
     EVENTS = 256,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from loadtest.folder import ResultsFolder
 from loadtest.report.page import render
-from loadtest.results import ResultsFolder
 
 
 def write_report(folder: ResultsFolder) -> Path:

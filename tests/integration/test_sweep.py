@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
-from loadtest.results import ResultsFolder, Settings, Summary, Trial
+from loadtest.results import Settings, Summary, Trial
 from loadtest.runner import Fleet
 from loadtest.summary import write_summary
 from loadtest.sweep import Sweep

@@ -68,6 +68,37 @@ def test_requests_that_were_not_sent_stand_at_the_far_end() -> None:
     assert found.p99.at_least
 
 
+def test_fast_failures_improve_nothing() -> None:
+    """80 answers of 500 ms and 20 refusals at once: latency of answers 500 ms, refusals apart."""
+    from loadtest.analysis import point_of
+    from loadtest.recorder import Recorder
+
+    recorder = Recorder(0, 2 * SECOND)
+    recorder.add(requests(made.spread(80), [500 * MS] * 80))
+    recorder.add(requests(made.spread(20), [MS] * 20, outcome="client_fault_4xx"))
+    measured = recorder.finish()
+    trial, histograms = made.trial(
+        "b",
+        10,
+        1,
+        [MS] * 9,
+        outcomes=measured.outcomes,
+        planned=100,
+        verdict="INVALID",
+        reasons=("failed requests: 20 client_fault_4xx",),
+    )
+    refused = histograms.model_copy(
+        update={"response_time": measured.response_time, "service_time": measured.service_time}
+    )
+    point = point_of([trial], {trial.id: refused}.__getitem__)
+    assert point.requests_per_s == 40
+    assert point.response_time_ms.p50 is not None
+    assert point.response_time_ms.p50.value_ms == pytest.approx(500, rel=0.01)
+    assert point.failure_response_ms == pytest.approx(1, rel=0.01)
+    assert point.outcomes["client_fault_4xx"] == 20
+    assert point.verdict == "INVALID"
+
+
 def summary(rates: dict[str, list[int]], **changes: object) -> Summary:
     """Each rate is a number of right answers in one two-second trial at level 1."""
     pairs = [

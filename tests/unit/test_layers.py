@@ -26,6 +26,7 @@ ORDER = (
     "serving.backends",
     "serving.deployment",
     "loadtest.results",
+    "loadtest.folder",
     "loadtest.schedule",
     "loadtest.scenarios",
     "loadtest.histogram",

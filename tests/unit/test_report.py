@@ -11,10 +11,11 @@ import pytest
 from plotly.offline import get_plotlyjs
 from rich.console import Console
 
+from loadtest.folder import ResultsFolder
 from loadtest.report import figures, numbers, write_report
 from loadtest.report.page import answer_of, render
 from loadtest.report.terminal import summary_table
-from loadtest.results import Point, ResultsFolder, Summary
+from loadtest.results import Point, Summary
 from serving.errors import ResultsError
 from tests import sample_report as made
 

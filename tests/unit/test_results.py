@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.results import SCHEMA_VERSION, ResultsFolder
+from loadtest.folder import ResultsFolder
+from loadtest.results import SCHEMA_VERSION
 from serving.errors import ResultsError
 from tests import sample_trials as made
 

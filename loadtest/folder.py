@@ -1,0 +1,159 @@
+"""A results folder: what is written, when, and how it is read back.
+
+<folder>/manifest.json        machine, versions, settings, checksums; written before any load
+<folder>/trials.jsonl         one line per finished trial, appended and flushed to disk
+<folder>/histograms/<id>.json HDR histograms of one trial, per outcome and one-second window
+<folder>/logs/                what servers and generators printed
+<folder>/model_repository/    the very configuration that was served
+<folder>/summary.json         derived from the above; may be made again at any time
+<folder>/report.html          derived from summary.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from loadtest.results import (
+    SCHEMA_VERSION,
+    BackendRecord,
+    Histograms,
+    Manifest,
+    Record,
+    Summary,
+    Trial,
+)
+from serving.errors import ResultsError
+
+_R = TypeVar("_R", bound=Record)
+
+
+class ResultsFolder:
+    """Reads and writes one results folder. Every write is whole or absent."""
+
+    def __init__(self, path: Path) -> None:
+        # Absolute, since the generator runs in another folder.
+        self.path = path.absolute()
+
+    @property
+    def logs(self) -> Path:
+        return self._made("logs")
+
+    @property
+    def repository(self) -> Path:
+        return self._made("model_repository")
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "manifest.json").is_file()
+
+    def _made(self, name: str) -> Path:
+        folder = self.path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write("manifest.json", manifest)
+
+    def read_manifest(self) -> Manifest:
+        """Raises ResultsError when there is none or its schema is newer."""
+        return self._read("manifest.json", Manifest)
+
+    def write_backend(self, record: BackendRecord) -> None:
+        self._made("backends")
+        self._write(f"backends/{_file_name(record.label)}.json", record)
+
+    def read_backends(self) -> dict[str, BackendRecord]:
+        """By label."""
+        files = sorted((self.path / "backends").glob("*.json"))
+        records = [self._read(f"backends/{file.name}", BackendRecord) for file in files]
+        return {record.label: record for record in records}
+
+    def append_trial(self, trial: Trial, histograms: Histograms) -> None:
+        """Histograms first, then the line that makes the trial count."""
+        self._made("histograms")
+        self._write(f"histograms/{trial.id}.json", histograms)
+        with (self.path / "trials.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(trial.model_dump_json() + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def read_trials(self) -> list[Trial]:
+        """Finished trials in the order they ran; a half-written last line is left out."""
+        return list(self._trials())
+
+    def drop_half_written(self) -> None:
+        """Cut off a last line that a kill left unfinished, so that appending is safe again."""
+        path = self.path / "trials.jsonl"
+        if path.is_file():
+            text = path.read_bytes()
+            whole = text[: text.rfind(b"\n") + 1]
+            if whole != text:
+                path.write_bytes(whole)
+
+    def read_histograms(self, trial_id: str) -> Histograms:
+        return self._read(f"histograms/{trial_id}.json", Histograms)
+
+    def write_summary(self, summary: Summary) -> None:
+        self._write("summary.json", summary)
+
+    def read_summary(self) -> Summary:
+        return self._read("summary.json", Summary)
+
+    def _trials(self) -> Iterator[Trial]:
+        path = self.path / "trials.jsonl"
+        if not path.is_file():
+            return
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+            try:
+                yield Trial.model_validate_json(line)
+            except ValidationError as error:
+                raise _damaged(f"{path} line {number}", error) from None
+
+    def _write(self, name: str, record: Record) -> None:
+        path = self.path / name
+        temporary = path.with_name(f".{path.name}.part")
+        temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+    def _read(self, name: str, kind: type[_R]) -> _R:
+        path = self.path / name
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ResultsError(
+                f"{path} does not exist", hint="Is this a results folder of infersweep?"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise _damaged(str(path), error) from None
+        version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else 0
+        if version > SCHEMA_VERSION:
+            raise ResultsError(
+                f"{path} has schema version {version}, this infersweep reads {SCHEMA_VERSION}",
+                hint="Read it with the infersweep that wrote it, or a newer one.",
+            )
+        try:
+            return kind.model_validate(data)
+        except ValidationError as error:
+            raise _damaged(str(path), error) from None
+
+
+def _file_name(label: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in label)
+
+
+def _damaged(where: str, error: Exception) -> ResultsError:
+    first = str(error).splitlines()[0]
+    return ResultsError(
+        f"{where} is damaged: {first}", hint="Restore it, or start again with another --out."
+    )
