@@ -55,9 +55,13 @@ def known_ceiling(key: str) -> float | None:
     return float(found)
 
 
-def can_calibrate(settings: Settings) -> bool:
-    """Whether the null server speaks what these settings ask for."""
-    return settings.encoding != "grpc" and not settings.shared_memory
+def why_not(settings: Settings, fleet: Fleet) -> str:
+    """Why the ceiling cannot be measured here; empty when it can."""
+    if fleet.remote_workers:
+        return "its workers are on other hosts: run `infersweep calibrate` there"
+    if settings.encoding == "grpc" or settings.shared_memory:
+        return "the null server does not speak so"
+    return ""
 
 
 def measure_ceilings(
@@ -114,8 +118,8 @@ def ceiling_for(
     model: Model, settings: Settings, fleet: Fleet, usable_cpus: int
 ) -> tuple[float | None, str]:
     """The ceiling, measured now unless it is known, and a line about it."""
-    if not can_calibrate(settings):
-        return None, "the generator's ceiling is not known for this way of speaking"
+    if unknown := why_not(settings, fleet):
+        return None, f"the generator's ceiling is not known: {unknown}"
     found = known_ceiling(ceiling_key(model, settings, fleet))
     if found is None:
         try:

@@ -107,7 +107,7 @@ def run(spec: TrialSpec) -> LevelOutput:
 def _rate_rps(load: Load, level: float, duration_s: float) -> float | None:
     """Of "server" the level. "offline" sends 1.1 times what this rate gives in the duration."""
     if isinstance(load, ClosedLoop):
-        return None if load.requests is None else load.requests / 1.1 / duration_s
+        return None if load.requests is None else (load.requests + 0.5) / 1.1 / duration_s
     return level
 
 

@@ -44,6 +44,12 @@ class Fleet:
     def count(self) -> int:
         return self.processes + self.remote_workers
 
+    @property
+    def cpu_count(self) -> int:
+        """CPUs that generators run on; a worker elsewhere has one."""
+        here = {self.cpus[index % len(self.cpus)] for index in range(self.processes)}
+        return len(here) + self.remote_workers
+
 
 def generate(spec: TrialSpec, fleet: Fleet, log: Path) -> Iterator[LevelOutput]:
     """Run every level of ``spec``; each is yielded as soon as it is measured.

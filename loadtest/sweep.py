@@ -170,7 +170,7 @@ class Sweep:
                 planned,
                 output,
                 settings,
-                client_cpus=len(set(self.fleet.cpus)),
+                client_cpus=self.fleet.cpu_count,
                 server_cpus=server.cpu_count,
                 server_ended=server.ended,
                 ceiling_rps=self.ceiling_rps if resolve(label)[0].answers else None,

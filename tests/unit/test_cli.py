@@ -55,7 +55,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         ),
         (["load", "--backend", "null", "--until-confident", "no"], 2, "Write for example 5%"),
         (["load", "--backend", "null", "-H", "no colon"], 2, "Write 'Name: value'"),
-        (["load", "--url", "ftp://127.0.0.1"], 2, "names no address"),
+        (["load", "--url", "ftp://127.0.0.1"], 2, "no address"),
         (["load", "--url", "https://127.0.0.1:1", "--engine", "native"], 2, "not speak https"),
         (["load", "--url", "http://127.0.0.1:1"], 6, "there is no v2 server at"),
         (["load", "--url", "grpc://127.0.0.1:1"], 6, "there is no v2 server at"),
