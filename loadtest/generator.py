@@ -161,6 +161,7 @@ class Generator:
             mine = load.requests * (self.spec.index + 1) // self.spec.count
             mine -= load.requests * self.spec.index // self.spec.count
             recorder.end_ns = _NEVER_NS
+            self._sleep(max(recorder.start_ns - time.monotonic_ns(), 0) / _NS)
             self.engine.set_limit(mine, recorder.start_ns)
             self.engine.set_end(_NEVER_NS)
             return
@@ -178,7 +179,8 @@ class Generator:
         """Move the end on by a second while p99 is not known closely enough."""
         wanted = self.spec.until_confident
         left_ns = recorder.end_ns - time.monotonic_ns()
-        if wanted is None or not self._stationary() or left_ns > _NS / 2:
+        # Too late is as bad as too early: the engine would have stopped for a moment.
+        if wanted is None or not self._stationary() or not _TURN_S < left_ns / _NS < 0.5:
             return
         if recorder.end_ns - start_ns >= self.spec.limit_s * _NS:
             return

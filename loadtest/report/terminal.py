@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from loadtest.report.numbers import bounded, bounds, rate, rate_range
+from loadtest.report.numbers import bounded, bounds, rate
 from loadtest.results import BackendSummary, Point, Summary
+
+COLUMNS = ("inferences/s", "p50", "p95", "p99 (bounds)")
 
 
 def summary_table(summary: Summary) -> Table:
     """Every point with its verdict, best first; backends that were left out come last."""
     settings = summary.manifest.settings
+    unit = settings.level_name
     table = Table(
         title=escape(f"{settings.model}, response times in ms, {settings.repeats} repeats"),
         title_justify="left",
         caption=escape("\n".join(verdict_lines(summary))) or None,
         caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("backend", no_wrap=True)
-    for name in (settings.level_name, "inferences/s", "repeats", "p50", "p95", "p99", "p99 bounds"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+    table.add_column(unit, justify="right", min_width=4, no_wrap=len(unit) < 9)
+    for name in COLUMNS:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     for backend in _best_first(summary):
         for index, point in enumerate(backend.points):
             table.add_row(escape(backend.label) if index == 0 else "", *_cells(point))
         if not backend.points:
             told = "excluded" if backend.excluded else "not measured"
-            table.add_row(escape(backend.label), *[""] * 7, f"[red]{told}[/]")
+            table.add_row(escape(backend.label), *[""] * (1 + len(COLUMNS)), f"[red]{told}[/]")
         table.add_section()
     return table
 
@@ -56,16 +63,25 @@ def _best_first(summary: Summary) -> list[BackendSummary]:
     return sorted(summary.backends, key=lambda b: (order.get(b.label, len(order)), not b.points))
 
 
+def _with_range(point: Point) -> str:
+    told, low, high = (
+        f"{value:,.0f}" if value >= 100 else rate(value)
+        for value in (point.inferences_per_s, *point.inferences_per_s_range)
+    )
+    return told if point.repeats == 1 else f"{told} ({low}-{high})"
+
+
+def _dashed(text: str) -> str:
+    """Shorter, since a terminal may have 80 columns."""
+    return text.replace(" to ", "-")
+
+
 def _cells(point: Point) -> list[str]:
     times = point.response_time_ms
     return [
         f"{point.level:g}",
-        rate(point.inferences_per_s),
-        rate_range(point.inferences_per_s_range),
-        *(
-            "too few" if value is None else bounded(value)
-            for value in (times.p50, times.p95, times.p99)
-        ),
-        "" if times.p99 is None else bounds(times.p99),
+        _with_range(point),
+        *("too few" if value is None else bounded(value) for value in (times.p50, times.p95)),
+        "too few" if times.p99 is None else f"{bounded(times.p99)} ({_dashed(bounds(times.p99))})",
         "[green]VALID[/]" if point.verdict == "VALID" else "[red]INVALID[/]",
     ]
