@@ -17,12 +17,16 @@ def summary_table(summary: Summary) -> Table:
     settings = summary.manifest.settings
     unit = settings.level_name
     table = Table(
-        title=escape(f"{settings.model}, response times in ms, {settings.repeats} repeats"),
+        title=escape(
+            f"{settings.model}, response times in ms, "
+            f"{settings.repeats} repeats (± half their range)"
+        ),
         title_justify="left",
         caption=escape("\n".join(verdict_lines(summary))) or None,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     table.add_column("backend", no_wrap=True)
     table.add_column(unit, justify="right", min_width=4, no_wrap=len(unit) < 9)
@@ -33,7 +37,7 @@ def summary_table(summary: Summary) -> Table:
         for index, point in enumerate(backend.points):
             table.add_row(escape(backend.label) if index == 0 else "", *_cells(point))
         if not backend.points:
-            told = "excluded" if backend.excluded else "not measured"
+            told = "left out" if backend.excluded else "not measured"
             table.add_row(escape(backend.label), *[""] * (1 + len(COLUMNS)), f"[red]{told}[/]")
         table.add_section()
     return table
@@ -64,11 +68,10 @@ def _best_first(summary: Summary) -> list[BackendSummary]:
 
 
 def _with_range(point: Point) -> str:
-    told, low, high = (
-        f"{value:,.0f}" if value >= 100 else rate(value)
-        for value in (point.inferences_per_s, *point.inferences_per_s_range)
-    )
-    return told if point.repeats == 1 else f"{told} ({low}-{high})"
+    """Median, and half of the range of repeats in percent of it."""
+    middle, (low, high) = point.inferences_per_s, point.inferences_per_s_range
+    told = f"{middle:,.0f}" if middle >= 100 else rate(middle)
+    return told if point.repeats == 1 or not middle else f"{told} ±{(high - low) / 2 / middle:.0%}"
 
 
 def _dashed(text: str) -> str:
