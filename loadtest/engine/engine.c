@@ -15,6 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441 /* the same on every architecture */
+#endif
+
 /* splitmix64 (Steele, Lea, Flood 2014): payload choice that depends on seed and turn alone. */
 static uint64_t mixed(uint64_t x)
 {
@@ -154,8 +158,20 @@ static void go_on(engine *e, connection *c, int64_t now)
 {
     if (e->users > e->wanted_users)
         give_back(e, c);
-    else if (!e->together)
-        send_closed(e, c, now);
+    else if (!e->together) {
+        c->until = now;
+        append(&e->ready, c);
+    }
+}
+
+/* Replies that came together are all read before the next requests go out. */
+static void send_ready(engine *e)
+{
+    while (e->ready.first) {
+        connection *c = e->ready.first;
+        take_out(&e->ready, c);
+        send_closed(e, c, c->until);
+    }
 }
 
 void engine_finish(engine *e, connection *c, enum outcome outcome, int64_t now)
@@ -310,23 +326,28 @@ static void receive(engine *e, connection *c)
         engine_finish(e, c, found == REPLY_WHOLE ? judge(e, c) : CONNECTION_ERROR, now);
 }
 
-static void wait_for_work(engine *e)
+/* Events that are there, or that come before the next thing is due. */
+static int wait_for_events(engine *e, struct epoll_event *events)
 {
     int64_t now = now_ns(), until = now + LONGEST_WAIT_NS;
-    if (e->due_tail < atomic_load_explicit(&e->due_head, memory_order_acquire)) {
-        int64_t due = e->due[e->due_tail % SCHEDULE];
-        until = due < until ? due : until;
-    }
+    bool scheduled = e->due_tail < atomic_load_explicit(&e->due_head, memory_order_acquire);
+    if (scheduled && e->due[e->due_tail % SCHEDULE] < until)
+        until = e->due[e->due_tail % SCHEDULE];
     if (e->in_flight.first && e->in_flight.first->until < until)
         until = e->in_flight.first->until;
     if (e->paused.first && e->paused.first->until < until)
         until = e->paused.first->until;
-    if (until <= now)
-        return;
-    /* epoll_wait counts in milliseconds; a schedule needs less. */
+    int64_t left = until > now ? until - now : 0;
+    if (!left || !scheduled)
+        return epoll_wait(e->epoll, events, EVENTS, (left + 999999) / 1000000);
+    /* epoll_wait counts in milliseconds; a schedule needs less (epoll_pwait2: Linux 5.11). */
+    struct timespec wait = {left / 1000000000, left % 1000000000};
+    int count = syscall(SYS_epoll_pwait2, e->epoll, events, EVENTS, &wait, NULL, 0);
+    if (count >= 0 || errno != ENOSYS)
+        return count;
     struct pollfd set = {.fd = e->epoll, .events = POLLIN};
-    struct timespec left = {(until - now) / 1000000000, (until - now) % 1000000000};
-    ppoll(&set, 1, &left, NULL);
+    ppoll(&set, 1, &wait, NULL);
+    return epoll_wait(e->epoll, events, EVENTS, 0);
 }
 
 /* Let this thread preempt its own process's book-keeping at once when a request is due: a short
@@ -354,10 +375,9 @@ void *engine_run(void *given)
         int64_t now = now_ns();
         send_due(e);
         expire(e, now);
+        send_ready(e);
         start_users(e, now);
-        int count = epoll_wait(e->epoll, events, EVENTS, 0);
-        if (count == 0)
-            wait_for_work(e);
+        int count = wait_for_events(e, events);
         for (int i = 0; i < count; i++) {
             connection *c = events[i].data.ptr;
             if (c->fd < 0)
@@ -368,6 +388,7 @@ void *engine_run(void *given)
                 receive(e, c);
             send_due(e);
         }
+        send_ready(e);
     }
     return NULL;
 }

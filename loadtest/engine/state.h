@@ -65,7 +65,7 @@ struct engine {
     connection *connections;
     connection **idle;
     int idle_count;
-    queue in_flight, paused;
+    queue in_flight, paused, ready;
     int users, closed_busy, paused_count; /* closed-loop connections: held, in flight, paused */
     uint64_t query;
     pthread_t thread;
