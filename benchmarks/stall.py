@@ -7,6 +7,7 @@ two seconds meanwhile, and draws what each reports.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -105,12 +106,13 @@ def _at(samples: Samples, share: float) -> float:
 def photograph(figure: go.Figure) -> None:
     """Write the figure as a browser shows it."""
     options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
     for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
         options.add_argument(argument)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "stall.html"
         figure.write_html(page, config={"displayModeBar": False})
-        browser = webdriver.Chrome(options)
+        browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
         try:
             browser.set_window_size(SIZE[0] + 20, SIZE[1] + 160)
             browser.get(page.as_uri())

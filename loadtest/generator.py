@@ -125,6 +125,7 @@ class Generator:
 
     def _quiesce(self) -> None:
         """Stop sending and wait for what is in flight."""
+        self._feeder = None
         self.engine.set_end(0)
         deadline = time.monotonic() + self.spec.timeout_s + 1.0
         while self.engine.busy and time.monotonic() < deadline:
@@ -193,6 +194,7 @@ class Generator:
             self.engine.set_end(recorder.end_ns)
 
     def _collect_last(self, recorder: Recorder) -> None:
+        self._feeder = None
         deadline = time.monotonic() + self.spec.timeout_s + 1.0
         while self.engine.busy and time.monotonic() < deadline:
             for records in self.pump(_DRAIN_EVERY_S):

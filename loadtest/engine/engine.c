@@ -259,12 +259,12 @@ static void send_due(engine *e)
 {
     uint64_t tail = e->due_tail, head = atomic_load_explicit(&e->due_head, memory_order_acquire);
     for (; tail < head; tail++) {
-        int64_t due = e->due[tail % SCHEDULE], now = now_ns();
+        int64_t due = e->due[tail % SCHEDULE], now = now_ns(), end = e->end_ns;
+        if (due >= end && now >= end)
+            continue; /* the end may still be moved on until it has come */
         if (due > now)
             break;
         uint32_t payload = e->due_payload[tail % SCHEDULE];
-        if (due >= e->end_ns)
-            continue;
         if (e->idle_count) {
             send_request(e, e->idle[--e->idle_count], due, payload, ++e->query);
             continue;

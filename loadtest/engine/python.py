@@ -162,10 +162,14 @@ class PythonEngine:
                 gevent.sleep(_IDLE_S)
                 continue
             due_ns, payload = self._arrivals[0]
-            timer.sleep_until(due_ns)
-            self._arrivals.popleft()
-            if due_ns >= self._end_ns:
+            # The end may be moved on until it has come; from then on nothing is left to wait for.
+            timer.sleep_until(min(due_ns, self._end_ns))
+            if due_ns >= self._end_ns <= time.monotonic_ns():
+                self._arrivals.clear()
                 continue
+            if due_ns > time.monotonic_ns():
+                continue
+            self._arrivals.popleft()
             self._queries += 1
             if self._idle or self._callers < self._target.connections:
                 caller = self._idle.pop() if self._idle else self._caller()

@@ -260,6 +260,19 @@ def test_levels_are_steps_of_one_process(bench: Bench) -> None:
         assert output.mean_in_flight == pytest.approx(output.level, rel=0.06)
 
 
+def test_levels_of_an_open_loop_follow_one_another_without_a_pause(bench: Bench) -> None:
+    with bench.truth("--distribution", "constant", "--mean-ms", "5") as (url, _):
+        spec = bench.spec(url, "server", 1, levels=(50, 200, 100), duration_s=1.0)
+        begun = time.monotonic()
+        outputs = list(generate(spec, Fleet(cpus=(1,)), bench.folder / "generator.log"))
+        elapsed_s = time.monotonic() - begun
+    for output in outputs:
+        assert output.outcomes["ok"] == output.planned
+        assert output.planned == pytest.approx(output.level, rel=0.5)
+    # Start, warm-up and window of each; a schedule that was not dropped at its end adds 6 s each.
+    assert elapsed_s < 3 * 6
+
+
 def test_two_processes_send_one_schedule_and_their_histograms_are_added(bench: Bench) -> None:
     log = bench.folder / "generator.log"
     with bench.truth("--distribution", "constant", "--mean-ms", "5") as (url, _):
