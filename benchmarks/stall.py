@@ -71,7 +71,10 @@ def draw(found: dict[str, LevelOutput]) -> go.Figure:
     for name, output in found.items():
         samples = samples_of(output.response_time)
         line = {"color": LOADS[name][2], "width": 2.5}
-        slowest = [merge(window.values()).get_max_value() / 1e6 for window in output.response_time]
+        slowest = [
+            merge(window.values()).get_max_value() / 1e6 if window else None
+            for window in output.response_time
+        ]
         p99 = _at(samples, 0.99)
         label = f"{name}: {samples.count:,} samples, p99 {p99:,.0f} ms"
         figure.add_scatter(

@@ -19,7 +19,7 @@ def summary_table(summary: Summary) -> Table:
     table = Table(
         title=escape(
             f"{settings.model}, response times in ms, "
-            f"{settings.repeats} repeats (± half their range)"
+            f"repeats: {settings.repeats} (± half their range)"
         ),
         title_justify="left",
         caption=escape("\n".join(verdict_lines(summary))) or None,
