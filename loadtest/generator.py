@@ -31,8 +31,6 @@ _NEVER_NS = 1 << 62
 _OPEN_WARMUP_USERS = 1
 _NS = 1e9
 
-Watcher = Callable[[Records], None]
-
 
 @dataclass(frozen=True)
 class WarmUp:

@@ -18,7 +18,6 @@ from loadtest.histogram import Tally, encode, merge
 from loadtest.results import OUTCOMES
 
 WINDOW_NS = 1_000_000_000
-LATE_NS = 1_000_000
 
 _OK = OUTCOME["ok"]
 _NOT_SENT = OUTCOME["not_sent"]

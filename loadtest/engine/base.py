@@ -39,9 +39,9 @@ Records = npt.NDArray[Any]
 Column = npt.NDArray[np.int64]
 Choice = npt.NDArray[np.uint32]
 
-EXACT, DESCRIBED, PENDING, UNCHECKED = range(4)
-"""How sure an engine is of an answer with status 200: every byte equals a reply that was found
-right; its shape and length do; Python must judge it; too many were waiting to be judged."""
+PENDING, UNCHECKED = 2, 3
+"""Values of ``checked``: Python must judge the answer; too many were waiting to be judged. Below
+them: every byte, or shape and length, equal a reply that was found right."""
 
 OUTCOME = {name: number for number, name in enumerate(OUTCOMES)}
 PAUSE_AFTER_ERROR_S = 0.05
@@ -75,8 +75,6 @@ class Target:
 
 class Engine(Protocol):
     """Sends to one ``Target``. Calls return at once; the sending happens beside them."""
-
-    name: str
 
     def set_users(self, users: int, *, together: bool = False) -> None:
         """Closed loop: each user is due when its last reply was whole; ``together``, when the last

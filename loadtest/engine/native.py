@@ -67,8 +67,6 @@ def _library() -> ctypes.CDLL:
 class NativeEngine:
     """Plain HTTP/1.1. The calling thread keeps books at a low priority from here on."""
 
-    name = "native"
-
     def __init__(self, target: Target) -> None:
         """Raises MachineError without a compiler, ServerError for a host that has no address."""
         self._library = _library()

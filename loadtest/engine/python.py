@@ -33,8 +33,6 @@ _KILLED = Answer("unfinished", 0, 0, 0)
 
 
 class PythonEngine:
-    name = "python"
-
     def __init__(self, target: Target, ca_file: Path | None = None) -> None:
         grpc = urlsplit(target.url).scheme in ("grpc", "grpcs")
         self._make = (GrpcCaller if grpc else HttpCaller, target, ca_file)
