@@ -49,7 +49,7 @@ def run(
         repeats=1,
         timeout_s=10.0,
         seed=1,
-        engine=engine_for("http://", engine),
+        engine=engine_for("http://localhost", engine),
         processes=processes,
         server_cpus=split.server,
         client_cpus=split.client,

@@ -123,7 +123,7 @@ def run(
         batch_size=batch,
         seed=seed,
         driver=_driver(driver, scenario),
-        engine=engine_for(url or ("grpc://" if spoken == "grpc" else "http://"), engine),
+        engine=engine_for(url or f"{_scheme(spoken)}://localhost", engine),
         encoding=_encoding(spoken),
         shared_memory=shared_memory,
         headers=tuple(access.headers),
@@ -164,6 +164,10 @@ def _label(url: str | None, backend: str | None) -> str:
     label = f"remote:{url}" if url is not None else str(backend)
     resolve(label)
     return label
+
+
+def _scheme(encoding: str) -> str:
+    return "grpc" if encoding == "grpc" else "http"
 
 
 def _encoding(text: str) -> Encoding:

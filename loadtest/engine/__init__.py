@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 from loadtest.engine.base import Engine, Target
 from loadtest.engine.native import NativeEngine
+from serving.backends.remote import require_address
 from serving.errors import UsageError
 
 __all__ = ["ENGINES", "Engine", "Target", "engine_for", "open_engine"]
 
 ENGINES = ("native", "python")
-SCHEMES = ("http", "https", "grpc", "grpcs")
 
 
 def engine_for(url: str, wanted: str | None = None) -> str:
@@ -21,12 +21,8 @@ def engine_for(url: str, wanted: str | None = None) -> str:
     Raises:
         UsageError: an unknown engine or scheme, or the native engine for what it cannot speak.
     """
+    require_address(url)
     scheme = urlsplit(url).scheme
-    if scheme not in SCHEMES:
-        raise UsageError(
-            f"{url!r} is no address of a v2 server",
-            hint=f"Begin with {', '.join(f'{s}://' for s in SCHEMES)}.",
-        )
     if wanted is not None and wanted not in ENGINES:
         raise UsageError(f"there is no engine {wanted!r}", hint=f"Choose {' or '.join(ENGINES)}.")
     if wanted == "native" and scheme != "http":

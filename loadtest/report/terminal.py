@@ -28,7 +28,7 @@ def summary_table(summary: Summary) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    table.add_column("backend", no_wrap=True)
+    table.add_column("backend", no_wrap=True, max_width=16)
     table.add_column(unit, justify="right", min_width=4, no_wrap=len(unit) < 9)
     for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)

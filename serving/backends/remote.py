@@ -13,6 +13,17 @@ from serving.errors import UsageError
 SCHEMES = ("http", "https", "grpc", "grpcs")
 
 
+def require_address(url: str) -> None:
+    """Raises UsageError unless ``url`` is scheme, host and port of what we can speak to."""
+    address = urlsplit(url)
+    more = address.path.strip("/") or address.query
+    if address.scheme not in SCHEMES or not address.hostname or more:
+        raise UsageError(
+            f"{url!r} is no address of a v2 server",
+            hint=f"Write {', '.join(f'{s}://' for s in SCHEMES)} with host and port, and no path.",
+        )
+
+
 @dataclass(frozen=True)
 class RemoteBackend:
     name: str = "remote"
@@ -28,12 +39,7 @@ class RemoteBackend:
         Raises:
             UsageError: no address, or one that is neither HTTP nor gRPC.
         """
-        address = urlsplit(plan.option)
-        if address.scheme not in SCHEMES or not address.hostname:
-            raise UsageError(
-                f"{plan.label!r} names no address",
-                hint="Write for example remote:http://127.0.0.1:8000.",
-            )
+        require_address(plan.option)
         return Launch(
             label=plan.label,
             url=plan.option.rstrip("/"),

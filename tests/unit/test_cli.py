@@ -56,6 +56,8 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["load", "--backend", "null", "--until-confident", "no"], 2, "Write for example 5%"),
         (["load", "--backend", "null", "-H", "no colon"], 2, "Write 'Name: value'"),
         (["load", "--url", "ftp://127.0.0.1"], 2, "no address"),
+        (["load", "--url", "http://127.0.0.1:8000/v2"], 2, "no path"),
+        (["load", "--url", "http://"], 2, "no address"),
         (["load", "--url", "https://127.0.0.1:1", "--engine", "native"], 2, "not speak https"),
         (["load", "--url", "http://127.0.0.1:1"], 6, "there is no v2 server at"),
         (["load", "--url", "grpc://127.0.0.1:1"], 6, "there is no v2 server at"),
