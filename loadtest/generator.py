@@ -5,7 +5,6 @@ Stages, each called by whoever coordinates: ``begin`` a level, ``warm_up``, ``me
 
 from __future__ import annotations
 
-import resource
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,15 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadtest.engine import Target, open_engine
+from loadtest.engine import open_engine
 from loadtest.engine.base import BATCH, OUTCOME, Records
-from loadtest.payload import read_payloads
 from loadtest.recorder import Recorder
-from loadtest.scenarios import ClosedLoop, Load, OpenLoop, make_load
+from loadtest.scenarios import ClosedLoop, Load, OpenLoop
 from loadtest.schedule import Times, share
 from loadtest.trial import LevelOutput, TrialSpec
 from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
-from serving.process import family, family_cpu_time_s, family_rss_bytes
+from serving.process import family, family_cpu_time_s, family_rss_bytes, own_cpu_time_s
 
 _TURN_S = 0.1
 _DRAIN_EVERY_S = 0.02
@@ -46,27 +44,14 @@ class Generator:
         """Raises InfersweepError when the engine cannot be had or the scenario makes no load."""
         self.spec = spec
         self._sleep = sleep
-        payloads = tuple(read_payloads(spec.payloads))
-        self._payload_count = len(payloads)
-        target = Target(
-            url=spec.url,
-            model=spec.model,
-            payloads=payloads,
-            timeout_s=spec.timeout_s,
-            connections=spec.connections,
-            values_every=spec.values_every,
-            seed=spec.seed + spec.index,
-            headers=spec.headers,
-        )
+        target = spec.target()
+        self._payload_count = len(target.payloads)
         self.engine = open_engine(spec.engine, target, spec.ca_file)
         self.users = 0
         self._load: Load | None = None
         self._level = 0.0
         self._feeder: _Feeder | None = None
         self._warm = WarmUp(0.0, 0, settled=True)
-
-    def load_of(self, level: float) -> Load:
-        return make_load(self.spec.scenario, level, self.spec.parameters, self.spec.duration_s)
 
     def set_users(self, users: int) -> None:
         """As many users as Locust has spawned in this process."""
@@ -76,7 +61,7 @@ class Generator:
 
     def begin(self, level: float, start_ns: int) -> None:
         """Start the load of one level; its schedule counts from ``start_ns``."""
-        self._level, self._load = level, self.load_of(level)
+        self._level, self._load = level, self.spec.load_of(level)
         self.engine.set_end(_NEVER_NS)
         self.engine.set_limit(-1, -1)
         self._feeder = None
@@ -143,14 +128,14 @@ class Generator:
             samples_per_query=self.users if _is_query(load) else 1,
         )
         before = _ServerUse.now(spec.server_pid)
-        own_before_s, measured_from = _own_cpu_s(), time.monotonic()
+        own_before_s, measured_from = own_cpu_time_s(), time.monotonic()
         self._release(load, recorder)
         while not self._window_over(load, recorder):
             for records in self.pump(_TURN_S):
                 recorder.add(records)
             self._lengthen(recorder, start_ns)
         after = _ServerUse.now(spec.server_pid)
-        own_s, elapsed_s = _own_cpu_s() - own_before_s, time.monotonic() - measured_from
+        own_s, elapsed_s = own_cpu_time_s() - own_before_s, time.monotonic() - measured_from
         self._collect_last(recorder)
         return self._output(recorder, before.until(after), own_s, elapsed_s)
 
@@ -305,8 +290,3 @@ class _ServerUse:
 
 def _is_query(load: Load) -> bool:
     return isinstance(load, ClosedLoop) and load.together and load.users > 1
-
-
-def _own_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime

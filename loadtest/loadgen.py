@@ -6,7 +6,6 @@ same records that our engines write, so histograms, bounds and verdicts are the 
 
 from __future__ import annotations
 
-import resource
 import sys
 import threading
 import time
@@ -17,12 +16,12 @@ import numpy as np
 from loadtest.engine.base import OUTCOME, RECORD, Records, Target
 from loadtest.engine.callers import HttpCaller
 from loadtest.mlperf import LoadgenResult, LoadgenSettings, run_loadgen
-from loadtest.payload import read_payloads
 from loadtest.recorder import Recorder
-from loadtest.scenarios import ClosedLoop, Load, make_load
+from loadtest.scenarios import ClosedLoop, Load
 from loadtest.trial import GeneratorFault, LevelOutput, TrialSpec
 from loadtest.warmup import LIMIT_S, Warmth
 from serving.errors import InfersweepError
+from serving.process import own_cpu_time_s
 
 _NS = 1e9
 _MOST_CONNECTIONS = 256
@@ -45,23 +44,15 @@ def run(spec: TrialSpec) -> LevelOutput:
     Raises:
         InfersweepError: LoadGen is missing or gave no result.
     """
-    payloads = tuple(read_payloads(spec.payloads))
-    target = Target(
-        url=spec.url,
-        model=spec.model,
-        payloads=payloads,
-        timeout_s=spec.timeout_s,
-        values_every=spec.values_every,
-        headers=spec.headers,
-    )
+    target = spec.target()
     exchange = Exchange(target, spec.ca_file)
-    warmth, warmup_s, settled = _warm_up(exchange, len(payloads))
+    warmth, warmup_s, settled = _warm_up(exchange, len(target.payloads))
     (level,) = spec.levels
-    load = make_load(spec.scenario, level, spec.parameters, spec.duration_s)
+    load = spec.load_of(level)
     connections = min(spec.connections, _MOST_CONNECTIONS)
     if isinstance(load, ClosedLoop):
         connections = min(connections, load.users)
-    before_s, begun = _own_cpu_s(), time.monotonic()
+    before_s, begun = own_cpu_time_s(), time.monotonic()
     result = run_loadgen(
         LoadgenSettings(
             scenario=spec.scenario,
@@ -71,12 +62,12 @@ def run(spec: TrialSpec) -> LevelOutput:
             latency_bound_ms=spec.timeout_s * 1e3,
             seed=spec.seed,
             log_folder=spec.output.with_suffix(".mlperf"),
-            samples=len(payloads),
+            samples=len(target.payloads),
         ),
         exchange,
         connections=connections,
     )
-    used_s, elapsed_s = _own_cpu_s() - before_s, time.monotonic() - begun
+    used_s, elapsed_s = own_cpu_time_s() - before_s, time.monotonic() - begun
     records = _records(result)
     length_s = _length_s(records, spec)
     start_ns = int(records["due"].min())
@@ -143,11 +134,6 @@ def _length_s(records: Records, spec: TrialSpec) -> float:
     """Of a server run, what was asked for; else until the last answer."""
     ran_s = float(records["done"].max() - records["due"].min()) / _NS
     return spec.duration_s if spec.scenario == "server" else ran_s
-
-
-def _own_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from locust.runners import MasterRunner
 from loadtest import users
 from loadtest.fleet import Master, Worker
 from loadtest.generator import Generator
-from loadtest.scenarios import SCENARIOS, make_load
+from loadtest.scenarios import SCENARIOS
 from loadtest.trial import GeneratorFault, LevelOutput, TrialSpec
 from loadtest.users import InferenceUser
 from serving.errors import InfersweepError
@@ -30,8 +30,6 @@ __all__ = ["InferenceUser"]
 _POLL_S = 0.02
 _SPAWN_LIMIT_S = 60.0
 _LEAD_NS = 20_000_000
-_SHOW_EVERY_S = 0.5
-_A_YEAR_S = 3e7
 
 
 @events.init_command_line_parser.add_listener
@@ -55,7 +53,7 @@ def _connect(environment: Environment, **_: Any) -> None:
     elif options.trial:
         spec = TrialSpec.model_validate_json(Path(options.trial).read_text())
         # Not by name: Locust would take a shape in this module for one that every run wants.
-        shape = users.Steps(lambda level: _load_of(spec, level))
+        shape = users.Steps(spec.load_of)
         shape.runner = runner
         environment.shape_class = shape
         if isinstance(runner, MasterRunner):
@@ -63,10 +61,6 @@ def _connect(environment: Environment, **_: Any) -> None:
         else:
             InferenceUser.generator = Generator(spec, sleep=gevent.sleep)
             gevent.spawn(_conduct, environment, spec, shape, Alone(InferenceUser.generator))
-
-
-def _load_of(spec: TrialSpec, level: float) -> object:
-    return make_load(spec.scenario, level, spec.parameters, spec.duration_s)
 
 
 class Alone:

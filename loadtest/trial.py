@@ -7,8 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from loadtest.engine.base import Target
 from loadtest.histogram import encode, merge
+from loadtest.payload import read_payloads
 from loadtest.recorder import add_up
+from loadtest.scenarios import Load, make_load
 
 
 class _Message(BaseModel):
@@ -49,6 +52,23 @@ class TrialSpec(_Message):
     limit_s: float = 300.0
     index: int = 0
     count: int = 1
+
+    def load_of(self, level: float) -> Load:
+        """Raises UsageError when the scenario makes no load of it."""
+        return make_load(self.scenario, level, self.parameters, self.duration_s)
+
+    def target(self) -> Target:
+        """Where this generator sends, with the prepared requests read from their folder."""
+        return Target(
+            url=self.url,
+            model=self.model,
+            payloads=tuple(read_payloads(self.payloads)),
+            timeout_s=self.timeout_s,
+            connections=self.connections,
+            values_every=self.values_every,
+            seed=self.seed + self.index,
+            headers=self.headers,
+        )
 
 
 class LevelOutput(_Message):

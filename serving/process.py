@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -89,6 +90,12 @@ def family_cpu_time_s(pid: int) -> float:
             times = process.cpu_times()
             total += times.user + times.system
     return total
+
+
+def own_cpu_time_s() -> float:
+    """User and system time that all threads of this process have used."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 class RunningProcess:

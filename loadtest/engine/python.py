@@ -109,16 +109,21 @@ class PythonEngine:
             self._remaining -= 1
         return due_ns
 
+    def _await_due(self, due_ns: int, number: int) -> int | None:
+        """When the next request of user ``number`` is due; ``None`` when the user is to go."""
+        while number < self._wanted:
+            due = self._next_due(due_ns)
+            if due is not None:
+                return due
+            gevent.sleep(_IDLE_S)
+            due_ns = time.monotonic_ns()
+        return None
+
     def _user(self, number: int) -> None:
         caller = self._caller()
         choose = random.Random(f"{self._target.seed}/{number}").randrange
         due_ns = time.monotonic_ns()
-        while number < self._wanted:
-            due = self._next_due(due_ns)
-            if due is None:
-                gevent.sleep(_IDLE_S)
-                due_ns = time.monotonic_ns()
-                continue
+        while (due := self._await_due(due_ns, number)) is not None:
             self._queries += 1
             answer = self._send(caller, due, choose(len(self._target.payloads)), self._queries)
             due_ns = answer.done_ns
@@ -132,12 +137,7 @@ class PythonEngine:
         callers = [self._caller() for _ in range(samples)]
         choose = random.Random(self._target.seed).randrange
         due_ns = time.monotonic_ns()
-        while self._wanted:
-            due = self._next_due(due_ns)
-            if due is None:
-                gevent.sleep(_IDLE_S)
-                due_ns = time.monotonic_ns()
-                continue
+        while (due := self._await_due(due_ns, 0)) is not None:
             self._queries += 1
             sent = [
                 gevent.spawn(
