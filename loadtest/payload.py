@@ -90,7 +90,7 @@ def is_right(payload: Payload, body: bytes, header_length: int | None, *, values
     try:
         if payload.encoding == "grpc":
             # Imported here: its schema costs memory that a generator of HTTP need not have.
-            from serving.protocol_grpc import decode_infer_response  # noqa: PLC0415
+            from serving.protocol.grpc import decode_infer_response  # noqa: PLC0415
 
             outputs = decode_infer_response(body)
         else:

@@ -8,7 +8,7 @@ from serving.models.repository import Model
 from serving.models.samples import Sample, stack_rows
 from serving.parity import Reference
 from serving.protocol import Tensor, encode_request
-from serving.protocol_grpc import encode_infer_request
+from serving.protocol.grpc import encode_infer_request
 
 
 def payloads_from(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loadtest.analysis import summarise
 from loadtest.folder import ResultsFolder
 from loadtest.results import Summary
-from serving.backends import resolve
+from serving.backends.registry import resolve
 
 
 def write_summary(folder: ResultsFolder) -> Summary:

@@ -24,7 +24,7 @@ from loadtest.scenarios import ClosedLoop, make_load
 from loadtest.shared_memory import shared_inputs
 from loadtest.trial import LevelOutput, TrialSpec
 from loadtest.validity import judge
-from serving.backends import resolve
+from serving.backends.registry import resolve
 from serving.deployment import Placement, Server, running
 from serving.errors import InfersweepError, LoadError
 from serving.models.repository import Model

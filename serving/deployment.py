@@ -8,8 +8,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from serving.backends import resolve, triton
+from serving.backends import triton
 from serving.backends.base import Launch, ServePlan
+from serving.backends.registry import resolve
 from serving.backends.triton.locate import Source, find_launcher
 from serving.backends.triton.wheel import ensure_triton
 from serving.errors import ServerError

@@ -1,16 +1,25 @@
-"""What a server of ours tells Prometheus: one table, from which the instruments are made."""
+"""What a server of ours tells Prometheus: one table of metrics, filled from its statistics."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.core import (
+    Metric as Family,
+)
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from serving.statistics import OUTCOMES, PHASE_BUCKETS_NS, VersionStatistics
 
 LABELS = ("model", "version")
-PHASE_BUCKETS_S = (
-    *(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.02, 0.05),
-    *(0.1, 0.3, 1.0, 3.0, 10.0),
-)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -23,54 +32,86 @@ class Metric:
     help: str
     unit: str
     labels: tuple[str, ...] = LABELS
-    buckets: tuple[float, ...] = ()
 
 
 REQUESTS = Metric(
     "infersweep_requests", "counter", "Requests by outcome", "requests", (*LABELS, "outcome")
 )
-QUEUE = Metric(
-    "infersweep_queue_seconds",
-    *("histogram", "Time a request waited", "seconds"),
-    buckets=PHASE_BUCKETS_S,
-)
+QUEUE = Metric("infersweep_queue_seconds", "histogram", "Time a request waited", "seconds")
 COMPUTE = Metric(
     "infersweep_compute_seconds",
     *("histogram", "Time a request's batch was inside the session", "seconds"),
-    buckets=PHASE_BUCKETS_S,
 )
-BATCH_ROWS = Metric(
-    "infersweep_batch_rows", "histogram", "Rows of each batch", "rows", buckets=BATCH_BUCKETS
+TOTAL = Metric(
+    "infersweep_request_seconds",
+    *("histogram", "Time from a request's arrival to its answer", "seconds"),
 )
+BATCH_ROWS = Metric("infersweep_batch_rows", "histogram", "Rows of each batch", "rows")
 IN_FLIGHT = Metric("infersweep_in_flight", "gauge", "Requests being answered", "requests")
-OUTCOMES = ("ok", "client_fault", "refused", "server_fault")
-METRICS = (REQUESTS, QUEUE, COMPUTE, BATCH_ROWS, IN_FLIGHT)
+METRICS = (REQUESTS, QUEUE, COMPUTE, TOTAL, BATCH_ROWS, IN_FLIGHT)
 
 
-class ServerMetrics:
-    """The instruments of one server, for one model version."""
+@dataclass(frozen=True)
+class Source:
+    """One model version that is served, or was."""
 
-    def __init__(self, model: str, version: int) -> None:
-        self._registry = CollectorRegistry()
-        labels = (model, str(version))
-        requests = Counter(*_described(REQUESTS), registry=self._registry)
-        self._outcomes = {outcome: requests.labels(*labels, outcome) for outcome in OUTCOMES}
-        self.queue = self._histogram(QUEUE).labels(*labels)
-        self.compute = self._histogram(COMPUTE).labels(*labels)
-        self.batch_rows = self._histogram(BATCH_ROWS).labels(*labels)
-        self.in_flight = Gauge(*_described(IN_FLIGHT), registry=self._registry).labels(*labels)
-
-    def count(self, outcome: str) -> None:
-        """One request ended as one of ``OUTCOMES``."""
-        self._outcomes[outcome].inc()
-
-    def exposition(self) -> bytes:
-        """Prometheus text format."""
-        return generate_latest(self._registry)
-
-    def _histogram(self, metric: Metric) -> Histogram:
-        return Histogram(*_described(metric), registry=self._registry, buckets=metric.buckets)
+    model: str
+    version: int
+    statistics: VersionStatistics
 
 
-def _described(metric: Metric) -> tuple[str, str, tuple[str, ...]]:
-    return metric.name, metric.help, metric.labels
+def exposition(sources: Sequence[Source]) -> bytes:
+    """Prometheus text format."""
+    registry = CollectorRegistry()
+    registry.register(_Snapshot(sources))
+    return generate_latest(registry)
+
+
+class _Snapshot(Collector):
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterable[Family]:
+        requests = CounterMetricFamily(REQUESTS.name, REQUESTS.help, labels=REQUESTS.labels)
+        in_flight = GaugeMetricFamily(IN_FLIGHT.name, IN_FLIGHT.help, labels=IN_FLIGHT.labels)
+        rows = _histogram_family(BATCH_ROWS)
+        for source, labels in self._labelled():
+            for outcome in OUTCOMES:
+                count = source.statistics.outcomes[outcome]
+                requests.add_metric([*labels, outcome], count)
+            in_flight.add_metric(labels, source.statistics.in_flight)
+            batches = sorted(source.statistics.batches.items())
+            counts = [
+                sum(b.count for size, b in batches if low < size <= high)
+                for low, high in zip((0, *BATCH_BUCKETS), (*BATCH_BUCKETS, 1 << 62), strict=True)
+            ]
+            total = sum(size * batch.count for size, batch in batches)
+            rows.add_metric(labels, _cumulated(BATCH_BUCKETS, counts), total)
+        yield from (requests, in_flight, rows)
+        for metric, field in ((QUEUE, "queue"), (COMPUTE, "compute"), (TOTAL, "total")):
+            family = _histogram_family(metric)
+            for source, labels in self._labelled():
+                duration = getattr(source.statistics, field)
+                bounds = [bound / 1e9 for bound in PHASE_BUCKETS_NS]
+                counts = _cumulated(bounds, duration.bucket_counts())
+                family.add_metric(labels, counts, duration.total_ns / 1e9)
+            yield family
+
+    def _labelled(self) -> Iterator[tuple[Source, list[str]]]:
+        for source in self._sources:
+            yield source, [source.model, str(source.version)]
+
+
+def _histogram_family(metric: Metric) -> HistogramMetricFamily:
+    return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+
+
+def _cumulated(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Prometheus's buckets: each counts everything up to its bound; the last has none."""
+    names = [*(floatToGoString(bound) for bound in bounds), "+Inf"]
+    so_far = 0
+    cumulated = []
+    for name, count in zip(names, counts, strict=True):
+        so_far += count
+        cumulated.append((name, float(so_far)))
+    return cumulated

@@ -5,17 +5,21 @@ Run as ``python -m serving.providers NAME`` to try one in a process of its own.
 
 from __future__ import annotations
 
-import re
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnxruntime
 
+from serving.cuda import cuda_driver, hiding_variables
 from serving.errors import MachineError
+from serving.gpu_libraries import missing, preload, way_out
+from serving.models.accelerators import CPU, CUDA, TENSORRT
+from serving.models.execution import Execution
 
-PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
-_MISSING_LIBRARY = re.compile(r"(\S+\.so\S*): cannot open shared object file")
+PROVIDERS: Mapping[str, str] = {"cpu": CPU, "gpu": CUDA}
+_DOCTOR = "`infersweep doctor` shows what is here and what is missing."
 
 
 def runtime_version() -> str:
@@ -39,6 +43,52 @@ def require_provider(name: str) -> str:
     return name
 
 
+def require_execution(execution: Execution) -> None:
+    """Check before anything is loaded that every provider and every GPU asked for is there.
+
+    Raises:
+        MachineError: a provider is not in the package, or a GPU is not seen.
+    """
+    for name in execution.providers:
+        require_provider(name)
+    if not {CUDA, TENSORRT} & set(execution.providers):
+        return
+    driver = cuda_driver()
+    if not driver.devices:
+        hiding = " and ".join(variable for variable, _ in hiding_variables(os.environ))
+        raise MachineError(
+            f"KIND_GPU is asked for and no GPU is seen: {hiding or driver.why_none}",
+            hint=f"Unset it. {_DOCTOR}" if hiding else f"Write KIND_CPU. {_DOCTOR}",
+        )
+    if max(execution.devices) >= driver.devices:
+        raise MachineError(
+            f"GPU {max(execution.devices)} is asked for and CUDA sees {driver.devices}",
+            hint="Number them from 0 in the instance_group's gpus.",
+        )
+    if execution.every_gpu and driver.devices > 1:
+        raise MachineError(
+            f"KIND_GPU names no GPU and CUDA sees {driver.devices}",
+            hint="Write gpus: [ 0 ] in the instance_group, or list several.",
+        )
+
+
+def require_used(model: str, asked: Sequence[str], found: Sequence[str]) -> None:
+    """Check after the session was made that it has what was asked for, in that order.
+
+    Raises:
+        MachineError: ONNX Runtime left a provider out, which it does without an error.
+    """
+    if list(asked) == list(found):
+        return
+    lost = next((name for name in asked if name not in found), asked[0])
+    absent = missing(lost)
+    reason = f": {', '.join(absent)} missing" if absent else ""
+    raise MachineError(
+        f"model {model!r} asked for {', '.join(asked)} and got {', '.join(found)}{reason}",
+        hint=way_out(absent) or _DOCTOR,
+    )
+
+
 def loadable_providers() -> dict[str, str]:
     """Each provider the package lists, and why it does not load (empty when it does).
 
@@ -56,8 +106,8 @@ def _fault(provider: str) -> str:
     )
     if tried.returncode == 0:
         return ""
-    missing = _MISSING_LIBRARY.search(tried.stderr)
-    return f"{missing[1]} is missing" if missing else "its library does not load"
+    absent = missing(provider)
+    return f"missing: {', '.join(absent)}" if absent else "its library does not load"
 
 
 def _try(provider: str) -> bool:
@@ -67,6 +117,8 @@ def _try(provider: str) -> bool:
     node = helper.make_node("Identity", ["x"], ["y"])
     graph = helper.make_graph([node], "identity", tensors[:1], tensors[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    if provider in (CUDA, TENSORRT):
+        preload()
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=[provider])
     found: list[str] = session.get_providers()
     return found[0] == provider

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,80 @@ parameters { key: "intra_op_thread_count" value { string_value: "1" } }
 parameters { key: "inter_op_thread_count" value { string_value: "1" } }
 """
 
+ELEMENT_TYPES = {
+    "BOOL": TensorProto.BOOL,
+    "INT8": TensorProto.INT8,
+    "INT16": TensorProto.INT16,
+    "INT32": TensorProto.INT32,
+    "INT64": TensorProto.INT64,
+    "UINT8": TensorProto.UINT8,
+    "UINT16": TensorProto.UINT16,
+    "UINT32": TensorProto.UINT32,
+    "UINT64": TensorProto.UINT64,
+    "FP16": TensorProto.FLOAT16,
+    "FP32": TensorProto.FLOAT,
+    "FP64": TensorProto.DOUBLE,
+    "BF16": TensorProto.BFLOAT16,
+    "BYTES": TensorProto.STRING,
+}
+DATATYPES_OF_ONE_MODEL = tuple(name for name in ELEMENT_TYPES if name != "BF16")
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output.
+
+    Attributes:
+        dims: as ``config.pbtxt`` states them, without the batch axis; -1 where free.
+        rank_0: the graph's own tensor has no axis, which ``config.pbtxt`` writes as one of 1.
+    """
+
+    name: str
+    datatype: str
+    dims: tuple[int, ...]
+    rank_0: bool = False
+
+    def in_graph(self, batched: bool) -> onnx.ValueInfoProto:
+        free = [f"{self.name}_{axis}" if n < 0 else n for axis, n in enumerate(self.dims)]
+        shape = [] if self.rank_0 else ["batch", *free] if batched else free
+        return helper.make_tensor_value_info(self.name, ELEMENT_TYPES[self.datatype], shape)
+
+    def in_config(self) -> str:
+        name = "STRING" if self.datatype == "BYTES" else self.datatype
+        return f'{{ name: "{self.name}" data_type: TYPE_{name} dims: {list(self.dims)} }}'
+
+
+def write_model(
+    root: Path,
+    name: str,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    *,
+    max_batch_size: int = 0,
+) -> Model:
+    """Version 1 of a model without weights; no batch axis unless ``max_batch_size`` says so."""
+    batched = max_batch_size > 0
+    graph = helper.make_graph(
+        list(nodes),
+        name,
+        [port.in_graph(batched) for port in inputs],
+        [port.in_graph(batched) for port in outputs],
+    )
+    config = [
+        f'name: "{name}"',
+        'backend: "onnxruntime"',
+        f"max_batch_size: {max_batch_size}",
+        *(f"input {port.in_config()}" for port in inputs),
+        *(f"output {port.in_config()}" for port in outputs),
+        "instance_group [ { count: 1 kind: KIND_CPU } ]",
+    ]
+    folder = root / name / "1"
+    folder.mkdir(parents=True)
+    onnx.save(_finished(graph), folder / "model.onnx")
+    (root / name / "config.pbtxt").write_text("\n".join(config) + "\n")
+    return Model(root, name)
+
 
 def write_tiny(root: Path, *, version: int = 1, seed: int = 7) -> Model:
     """``y = tanh(x @ w + b)`` with random weights; other seeds answer differently."""
@@ -41,7 +117,99 @@ def write_tiny(root: Path, *, version: int = 1, seed: int = 7) -> Model:
     )
     folder = root / "tiny" / str(version)
     folder.mkdir(parents=True)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, folder / "model.onnx")
+    onnx.save(_finished(graph), folder / "model.onnx")
     (root / "tiny" / "config.pbtxt").write_text(TINY_CONFIG)
     return Model(root, "tiny")
+
+
+def write_datatypes(root: Path) -> Model:
+    """One input ``x_...`` of [-1, 2] for each datatype but BF16, given back as ``y_...``."""
+    kinds = [(kind, f"x_{kind.lower()}", f"y_{kind.lower()}") for kind in DATATYPES_OF_ONE_MODEL]
+    return write_model(
+        root,
+        "datatypes",
+        [helper.make_node("Identity", [x], [y]) for _, x, y in kinds],
+        [Port(x, kind, (-1, 2)) for kind, x, _ in kinds],
+        [Port(y, kind, (-1, 2)) for kind, _, y in kinds],
+    )
+
+
+def write_bfloat16(root: Path) -> Model:
+    """Identity, which ONNX Runtime has for BF16 on the CPU; batched up to 8."""
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    return _bfloat16(root, "bfloat16", nodes)
+
+
+def write_bfloat16_sum(root: Path) -> Model:
+    """A sum, for which ONNX Runtime has no BF16 kernel on the CPU: it cannot be loaded."""
+    return _bfloat16(root, "bfloat16_sum", [helper.make_node("Add", ["x", "x"], ["y"])])
+
+
+def write_gain(root: Path) -> Model:
+    """``y = x * gain`` with a gain of rank 0, which rules out a batch axis."""
+    return write_model(
+        root,
+        "gain",
+        [helper.make_node("Mul", ["x", "gain"], ["y"])],
+        [Port("x", "FP32", (-1, 4)), Port("gain", "FP32", (1,), rank_0=True)],
+        [Port("y", "FP32", (-1, 4))],
+    )
+
+
+def write_fixed(root: Path) -> Model:
+    """A graph that was exported for one row only."""
+    return write_model(
+        root,
+        "fixed",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [Port("x", "FP32", (1, 4))],
+        [Port("y", "FP32", (1, 4))],
+    )
+
+
+def write_logarithm(root: Path) -> Model:
+    """Gives NaN below zero and minus infinity at zero; batched up to 8."""
+    return write_model(
+        root,
+        "logarithm",
+        [helper.make_node("Log", ["x"], ["y"])],
+        [Port("x", "FP32", (3,))],
+        [Port("y", "FP32", (3,))],
+        max_batch_size=8,
+    )
+
+
+def write_arithmetic(root: Path) -> Model:
+    """Sum and difference of two inputs, two outputs; batched up to 8."""
+    return write_model(
+        root,
+        "arithmetic",
+        [
+            helper.make_node("Add", ["a", "b"], ["sum"]),
+            helper.make_node("Sub", ["a", "b"], ["difference"]),
+        ],
+        [Port("a", "INT32", (3,)), Port("b", "INT32", (3,))],
+        [Port("sum", "INT32", (3,)), Port("difference", "INT32", (3,))],
+        max_batch_size=8,
+    )
+
+
+PROTOCOL_MODELS: tuple[Callable[[Path], Model], ...] = (
+    write_tiny,
+    write_datatypes,
+    write_bfloat16,
+    write_bfloat16_sum,
+    write_gain,
+    write_fixed,
+    write_logarithm,
+    write_arithmetic,
+)
+
+
+def _bfloat16(root: Path, name: str, nodes: Sequence[onnx.NodeProto]) -> Model:
+    x, y = Port("x", "BF16", (4,)), Port("y", "BF16", (4,))
+    return write_model(root, name, nodes, [x], [y], max_batch_size=8)
+
+
+def _finished(graph: onnx.GraphProto) -> onnx.ModelProto:
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

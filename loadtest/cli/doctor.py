@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
@@ -16,10 +17,13 @@ from loadtest.engine.build import compiler, library_path
 from serving.backends.triton.container import image
 from serving.backends.triton.locate import Source, find_launcher
 from serving.backends.triton.wheel import PACKAGE, installation, is_complete
+from serving.cuda import CudaDriver, cuda_driver, hiding_variables
 from serving.errors import InfersweepError
+from serving.gpu_libraries import Library, libraries, way_out
 from serving.host import cpu_budget, cpu_model, format_cpus, gpus, memory_bytes
+from serving.models.accelerators import CUDA, TENSORRT
 from serving.models.repository import list_models
-from serving.providers import loadable_providers
+from serving.providers import loadable_providers, runtime_version
 
 NAME = "doctor"
 EXAMPLES = "Example: `infersweep doctor`"
@@ -58,6 +62,13 @@ def findings() -> Iterator[Finding]:
     )
     yield Finding("memory", f"{memory_bytes() / 1e9:.1f} GB")
     yield _gpus()
+    for variable, effect in hiding_variables(os.environ):
+        yield Finding("environment", variable, f"{effect}: unset it")
+    driver = cuda_driver()
+    if driver.cuda:
+        yield _driver(driver.cuda, driver, onnxruntime.cuda_version)
+        yield from _libraries(CUDA, libraries(CUDA))
+        yield from _libraries(TENSORRT, libraries(TENSORRT))
     yield from _providers()
     yield _triton()
     for model in list_models():
@@ -74,6 +85,29 @@ def _gpus() -> Finding:
         return Finding("GPUs", f"none ({survey.why_none})", "CPU execution only")
     names = ", ".join(f"{gpu.name} ({gpu.memory_bytes / 1e9:.0f} GB)" for gpu in survey.gpus)
     return Finding("GPUs", f"{names}; driver {survey.gpus[0].driver}")
+
+
+def _driver(runs: tuple[int, int], driver: CudaDriver, needed: str) -> Finding:
+    """The driver against the CUDA that ONNX Runtime was built for; the major versions count."""
+    found = f"runs CUDA up to {runs[0]}.{runs[1]}, sees {driver.devices} GPU(s)"
+    wanted = f"ONNX Runtime {runtime_version()} needs CUDA {needed}"
+    if not needed:
+        return Finding("NVIDIA driver", found, "this ONNX Runtime is built without CUDA")
+    if runs[0] < int(needed.partition(".")[0]):
+        return Finding("NVIDIA driver", found, f"{wanted}: update the driver")
+    return Finding("NVIDIA driver", f"{found}; {wanted}", driver.why_none)
+
+
+def _libraries(provider: str, needed: Iterable[Library]) -> Iterator[Finding]:
+    """Every library that a provider needs, and the file that will be loaded."""
+    for library in needed:
+        what = f"{library.name} for {provider.removesuffix('ExecutionProvider')}"
+        if library.path:
+            yield Finding(what, str(library.path.resolve()))
+            continue
+        others = ", ".join(str(path) for path in library.others)
+        found = f"missing; in other versions: {others}" if others else "missing"
+        yield Finding(what, found, f"no {provider}. {way_out([library.name])}")
 
 
 def _providers() -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from loadtest.payload import Encoding
 from loadtest.results import Settings
 from loadtest.runner import Fleet, worker_command
 from loadtest.scenarios import find_scenario, make_load
-from serving.backends import resolve
+from serving.backends.registry import resolve
 from serving.errors import UsageError
 from serving.host import CpuSplit, cpu_budget, parse_cpus
 from serving.models.repository import find_model

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from serving.backends import resolve
+from serving.backends.registry import resolve
 from serving.errors import UsageError
 from serving.host import CpuSplit, cpu_budget, parse_cpus, split_cpus
 from serving.models.repository import DEFAULT_ROOT

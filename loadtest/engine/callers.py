@@ -17,7 +17,7 @@ from loadtest.connection import Connection, Reply, prepare
 from loadtest.engine.base import Target
 from loadtest.payload import ReplyChecker
 from serving.protocol import HEADER_LENGTH
-from serving.protocol_grpc import INFER_METHOD
+from serving.protocol.grpc import INFER_METHOD
 
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 _UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))

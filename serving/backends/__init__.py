@@ -1,35 +1,4 @@
-"""Every way to serve a model: one file or folder each, one line in the registry."""
+"""Every way to serve a model: one file or folder each, one line in the registry.
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from serving.backends import fastapi, null, onnxruntime, remote, triton
-from serving.backends.base import Backend
-from serving.errors import UsageError
-
-BACKENDS: Mapping[str, Backend] = {
-    backend.name: backend
-    for backend in (
-        triton.BACKEND,
-        onnxruntime.BACKEND,
-        fastapi.BACKEND,
-        null.BACKEND,
-        remote.BACKEND,
-    )
-}
-
-
-def resolve(label: str) -> tuple[Backend, str]:
-    """The backend that ``label`` names, and the option behind its colon.
-
-    Raises:
-        UsageError: the name is unknown, or takes no option.
-    """
-    name, _, option = label.partition(":")
-    if name not in BACKENDS:
-        raise UsageError(f"there is no backend {name!r}", hint=f"Backends: {', '.join(BACKENDS)}.")
-    backend = BACKENDS[name]
-    if option and not backend.options:
-        raise UsageError(f"backend {name!r} takes no option {option!r}", hint=f"Write {name}.")
-    return backend, option
+Nothing is imported here: a server's own process would otherwise carry every other backend.
+"""

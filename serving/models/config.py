@@ -16,9 +16,18 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.errors import ModelError
-
-INTRA_OP_THREADS = "intra_op_thread_count"
-INTER_OP_THREADS = "inter_op_thread_count"
+from serving.models.checks import Check, parse_checks
+from serving.models.execution import INTRA_OP_THREADS, Execution, parse_execution
+from serving.models.scheduling import (
+    DynamicBatching,
+    VersionPolicy,
+    WarmUp,
+    datatype_name,
+    dynamic_batching,
+    unserved,
+    version_policy,
+    warm_ups,
+)
 
 
 @dataclass(frozen=True)
@@ -36,22 +45,17 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
-class DynamicBatching:
-    """How long a request may wait for company, and which batch sizes are worth waiting for."""
-
-    max_queue_delay_ns: int
-    preferred_batch_sizes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class ModelConfig:
     """What ``config.pbtxt`` says, in this project's units.
 
     Attributes:
         max_batch_size: largest number of rows in one batch; 0 when the model has no batch axis.
-        instances: how many copies run side by side.
-        accelerator: ``cpu`` or ``gpu``.
+        execution: how many copies run side by side, where, and on which providers.
         dynamic_batching: ``None`` when the server must not join requests.
+        versions: which of the versions on disk are served.
+        warm_ups: requests that are answered before a version is called ready.
+        checks: input name to the check of its values that was asked for.
+        unserved: fields of the file that our own servers do not know and must not ignore.
         parameters: string parameters, such as ``intra_op_thread_count``.
     """
 
@@ -60,9 +64,12 @@ class ModelConfig:
     max_batch_size: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    instances: int = 1
-    accelerator: str = "cpu"
+    execution: Execution = field(default_factory=Execution)
     dynamic_batching: DynamicBatching | None = None
+    versions: VersionPolicy = field(default_factory=VersionPolicy)
+    warm_ups: tuple[WarmUp, ...] = ()
+    checks: Mapping[str, Check] = field(default_factory=lambda: MappingProxyType({}))
+    unserved: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -71,14 +78,24 @@ class ModelConfig:
         return self.max_batch_size > 0
 
     @property
+    def instances(self) -> int:
+        """How many copies run side by side."""
+        return self.execution.instances
+
+    @property
+    def accelerator(self) -> str:
+        """``cpu`` or ``gpu``."""
+        return self.execution.kind
+
+    @property
     def intra_op_threads(self) -> int:
         """Threads inside one operator; 1 unless the configuration says otherwise."""
-        return self._thread_count(INTRA_OP_THREADS)
+        return self.execution.intra_op_threads
 
     @property
     def inter_op_threads(self) -> int:
         """Threads across operators; 1 unless the configuration says otherwise."""
-        return self._thread_count(INTER_OP_THREADS)
+        return self.execution.inter_op_threads
 
     @property
     def threads(self) -> int:
@@ -102,15 +119,6 @@ class ModelConfig:
     def _describe(self, spec: TensorSpec) -> dict[str, Any]:
         shape = list(self.wire_dims(spec))
         return {"name": spec.name, "datatype": spec.datatype, "shape": shape}
-
-    def _thread_count(self, key: str) -> int:
-        text = self.parameters.get(key, "1")
-        if not text.isdecimal() or int(text) < 1:
-            raise ModelError(
-                f"model {self.name!r}: parameter {key} is {text!r} in config.pbtxt",
-                hint="Write a whole number of 1 or more; 0 would let the runtime use every core.",
-            )
-        return int(text)
 
 
 def load_config(path: Path) -> ModelConfig:
@@ -146,11 +154,16 @@ def load_message(path: Path) -> schema.ModelConfig:
 def with_placement(
     message: schema.ModelConfig, *, instances: int, intra_op_threads: int
 ) -> schema.ModelConfig:
-    """A copy of ``message`` with its number of CPU instances and threads stated."""
+    """A copy of ``message`` with its number of instances (on a GPU: on each) and threads stated."""
     placed = schema.ModelConfig()
     placed.CopyFrom(message)
+    gpus = sorted({gpu for group in message.instance_group for gpu in group.gpus})
+    on_gpu = any(
+        group.kind == schema.ModelInstanceGroup.KIND_GPU for group in message.instance_group
+    )
+    kind = schema.ModelInstanceGroup.KIND_GPU if on_gpu else schema.ModelInstanceGroup.KIND_CPU
     del placed.instance_group[:]
-    placed.instance_group.add(count=instances, kind=schema.ModelInstanceGroup.KIND_CPU)
+    placed.instance_group.add(count=instances, kind=kind, gpus=gpus)
     placed.parameters[INTRA_OP_THREADS].string_value = str(intra_op_threads)
     return placed
 
@@ -180,27 +193,23 @@ def _view(message: schema.ModelConfig, path: Path) -> ModelConfig:
             f"{message.max_batch_size}",
             hint="Raise max_batch_size or lower preferred_batch_size.",
         )
-    groups = list(message.instance_group)
-    gpu = any(group.kind == schema.ModelInstanceGroup.KIND_GPU for group in groups)
+    parameters = {key: value.string_value for key, value in message.parameters.items()}
+    datatypes = {item.name: datatype_name(item.data_type) for item in message.input}
     return ModelConfig(
         name=name,
         backend=message.backend,
         max_batch_size=message.max_batch_size,
         inputs=tuple(_tensor(item) for item in message.input),
         outputs=tuple(_tensor(item) for item in message.output),
-        instances=sum(max(1, group.count) for group in groups) or 1,
-        accelerator="gpu" if gpu else "cpu",
-        dynamic_batching=DynamicBatching(
-            message.dynamic_batching.max_queue_delay_microseconds * 1_000, preferred
-        )
-        if message.HasField("dynamic_batching")
-        else None,
-        parameters=MappingProxyType(
-            {key: value.string_value for key, value in message.parameters.items()}
-        ),
+        execution=parse_execution(message, where),
+        dynamic_batching=dynamic_batching(message),
+        versions=version_policy(message),
+        warm_ups=warm_ups(message),
+        checks=MappingProxyType(parse_checks(parameters, datatypes, where)),
+        unserved=tuple(unserved(message)),
+        parameters=MappingProxyType(parameters),
     )
 
 
 def _tensor(item: schema.ModelInput | schema.ModelOutput) -> TensorSpec:
-    name = schema.DataType.Name(item.data_type).removeprefix("TYPE_")
-    return TensorSpec(item.name, "BYTES" if name == "STRING" else name, tuple(item.dims))
+    return TensorSpec(item.name, datatype_name(item.data_type), tuple(item.dims))

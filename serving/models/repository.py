@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, load_config, load_message, render, with_placement
@@ -68,7 +69,11 @@ class Model:
 
     @property
     def file(self) -> Path:
-        return self.folder / str(self.version) / MODEL_FILE
+        return self.file_of(self.version)
+
+    def file_of(self, version: int) -> Path:
+        """Where the model file of ``version`` lies."""
+        return self.folder / str(version) / MODEL_FILE
 
     @property
     def is_built(self) -> bool:
@@ -81,12 +86,37 @@ class Model:
 
 def describe_configuration(model: Model) -> dict[str, Any]:
     """The answer to a model configuration request: ``config.pbtxt`` as JSON, every field."""
-    described: dict[str, Any] = json_format.MessageToDict(
-        load_message(model.folder / "config.pbtxt"),
-        preserving_proto_field_name=True,
-        always_print_fields_with_no_presence=True,
-    )
+    return _plain(load_message(model.folder / "config.pbtxt"))
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """A message as JSON; protobuf's own mapping writes 64-bit numbers as text, clients do not."""
+    described: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.message_type is None:
+            described[field.name] = _scalar(field, value)
+        elif field.message_type.GetOptions().map_entry:
+            inner = field.message_type.fields_by_name["value"]
+            described[field.name] = {
+                str(key): _plain(value[key]) if inner.message_type else _scalar(inner, value[key])
+                for key in value
+            }
+        elif field.is_repeated:
+            described[field.name] = [_plain(item) for item in value]
+        elif message.HasField(field.name):
+            described[field.name] = _plain(value)
     return described
+
+
+def _scalar(field: FieldDescriptor, value: Any) -> Any:
+    if field.is_repeated:
+        return [_word(field, item) for item in value]
+    return _word(field, value)
+
+
+def _word(field: FieldDescriptor, value: Any) -> Any:
+    return field.enum_type.values_by_number[value].name if field.enum_type else value
 
 
 def list_models(root: Path = DEFAULT_ROOT) -> tuple[Model, ...]:

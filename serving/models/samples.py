@@ -9,9 +9,10 @@ import numpy as np
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, TensorSpec
+from serving.models.probes import random_values
 from serving.models.repository import Model
 from serving.models.zoo import ENTRIES
-from serving.protocol import NUMPY_TYPES, Array
+from serving.protocol import Array
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,4 @@ def _values(config: ModelConfig, spec: TensorSpec, rng: np.random.Generator) -> 
             f"model {config.name!r}: input {spec.name!r} has an axis of no fixed length",
             hint="Only models of the zoo choose such a length themselves.",
         )
-    shape = (1, *spec.dims) if config.batched else spec.dims
-    if spec.datatype == "BYTES":
-        texts = np.empty(shape, dtype=np.object_)
-        texts.fill(b"infersweep")
-        return texts
-    dtype = np.dtype(NUMPY_TYPES[spec.datatype])
-    if dtype.kind in "iub":
-        # Larger integers are often indices past the end of some table.
-        return rng.integers(0, 2, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
+    return random_values(spec, (1, *spec.dims) if config.batched else spec.dims, rng)

@@ -15,7 +15,7 @@ import pytest
 import tritonclient.http as client
 from tritonclient.utils import InferenceServerException
 
-from serving.backends import BACKENDS, resolve
+from serving.backends.registry import BACKENDS, resolve
 from serving.deployment import Placement, Server, fetch_needed, running
 from serving.errors import UsageError
 from serving.models.repository import Model

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from tritonclient import http as triton
 
 from serving.backends.base import ServePlan
-from serving.backends.onnxruntime import BACKEND
+from serving.backends.onnxruntime.launch import BACKEND
 from serving.models.repository import Model
 from serving.process import RunningProcess, free_port, wait_until
 from serving.protocol import HEADER_LENGTH, Array, Tensor, decode_response, encode_request

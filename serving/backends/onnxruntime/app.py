@@ -1,173 +1,143 @@
-"""The server's application: v2 requests in, v2 replies out, whatever carries them."""
+"""Requests in, replies out: inference at once, everything else as a small task of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote
 
-import orjson
-from prometheus_client import CONTENT_TYPE_LATEST
+from serving.backends.onnxruntime.catalogue import Catalogue
+from serving.backends.onnxruntime.faults import Fault, fault_of
+from serving.backends.onnxruntime.http import Connection, Head, Reply, fault
+from serving.backends.onnxruntime.loaded import LoadedVersion
+from serving.backends.onnxruntime.operations import Operations
+from serving.backends.onnxruntime.plan import Plan
+from serving.backends.onnxruntime.routes import Route
+from serving.backends.onnxruntime.settings import Limits
+from serving.backends.onnxruntime.shared_memory import SharedMemory
+from serving.batching import Answer, Pending, RefusedError
+from serving.compression import decompress
+from serving.protocol import Array, ProtocolError, parse_header_length
 
-from serving.batching import Batcher, QueueFullError
-from serving.metrics import ServerMetrics
-from serving.models.repository import Model, describe_configuration
-from serving.protocol import (
-    HEADER_LENGTH,
-    ProtocolError,
-    Tensor,
-    decode_request,
-    encode_response,
-    parse_header_length,
-)
-from serving.session import open_session
-from serving.validation import validate_inputs
-
-SERVER_METADATA = {
-    "name": "infersweep-onnxruntime",
-    "version": "1",
-    "extensions": ["binary_tensor_data", "model_configuration"],
-}
-JSON = (("content-type", "application/json"),)
-BINARY = ("content-type", "application/octet-stream")
 RETRY = ("retry-after", "1")
+Body = bytes | memoryview
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An HTTP reply before it is sent."""
-
-    status: int
-    body: bytes = b""
-    headers: tuple[tuple[str, str], ...] = JSON
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds that keep one client from taking the server down; printed at start."""
-
-    body_bytes: int = 256 << 20
-    queue: int = 1024
-
-
-@dataclass
 class Application:
-    """One model, its sessions and its queue. ``ready`` turns false when draining begins."""
+    """Attributes: ``draining`` refuses new inferences; ``in_flight`` is how many are left."""
 
-    model: Model
-    limits: Limits = field(default_factory=Limits)
-    ready: bool = True
-
-    def __post_init__(self) -> None:
-        self.config = self.model.config
-        self.version = self.model.version
-        self.metrics = ServerMetrics(self.config.name, self.version)
+    def __init__(self, catalogue: Catalogue, shared: SharedMemory, limits: Limits) -> None:
+        self.catalogue = catalogue
+        self.shared = shared
+        self.limits = limits
+        self.draining = False
         self.in_flight = 0
-        sessions = [open_session(self.model) for _ in range(self.config.instances)]
-        self.batcher = Batcher(
-            self.config,
-            [session.run for session in sessions],
-            queue_limit=self.limits.queue,
-            on_batch=self.metrics.batch_rows.observe,
-        )
-        folder = f"/v2/models/{quote(self.config.name)}"
-        self._places = (folder, f"{folder}/versions/{self.version}")
-        self._infer_paths = frozenset(f"{place}/infer" for place in self._places)
-        self._pages = self._all_pages()
+        self._operations = Operations(catalogue, shared, lambda: not self.draining)
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def refusal(self, method: str, path: str) -> Answer | None:
-        """Why this cannot be asked for, or ``None`` when it can."""
-        if path in self._infer_paths:
-            allowed: tuple[str, ...] = ("POST",)
-        elif path in self._pages:
-            allowed = ("GET", "HEAD")
+    def handle(self, connection: Connection, head: Head, body: Body) -> None:
+        """Answer one request, now or later."""
+        route: Route | Reply = head.route
+        if isinstance(route, Reply):
+            connection.send(route)
+        elif not head.authorized and not route.endpoint.open:
+            told = ("www-authenticate", "Bearer")
+            connection.send(fault(401, "a bearer token is needed", told))
+        elif route.endpoint.operation == "infer":
+            self._infer(connection, head, route, body)
         else:
-            served = f"model {self.config.name!r} version {self.version}"
-            return _fault(404, f"there is nothing at {path}; this server has {served}")
-        if method in allowed:
-            return None
-        return _fault(405, f"{path} takes {allowed[0]}, not {method}", ("allow", allowed[0]))
+            task = asyncio.create_task(self._operate(connection, head, route, body))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def too_large(self) -> Answer:
-        """The refusal of a body above the limit."""
-        return _fault(413, f"the body is larger than the limit of {self.limits.body_bytes} bytes")
+    def gone(self, connection: Connection) -> None:
+        """The client left: what waits for it need not be computed."""
+        request = connection.request
+        if request is not None:
+            request.version.cancel(request)
 
-    def get(self, path: str) -> Answer:
-        """Health, metadata, configuration and metrics; ``path`` has passed ``refusal``."""
-        return self._pages[path]()
-
-    async def infer(self, header_length: str | None, body: bytes) -> Answer:
-        """Inference; a fault of the client is a 4xx, a full queue or a shutdown is a 503."""
-        self.in_flight += 1
-        self.metrics.in_flight.inc()
+    def _infer(self, connection: Connection, head: Head, route: Route, body: Body) -> None:
+        version = None
         try:
-            outcome, reply = await self._guarded(header_length, body)
-        finally:
-            self.in_flight -= 1
-            self.metrics.in_flight.dec()
-        self.metrics.count(outcome)
-        return reply
-
-    async def _guarded(self, header_length: str | None, body: bytes) -> tuple[str, Answer]:
-        """Outcome class and reply; no exception leaves."""
-        if not self.ready:
-            return "refused", _fault(503, "the server is shutting down", RETRY)
-        try:
-            return "ok", await self._infer(header_length, body)
-        except ProtocolError as error:
-            return "client_fault", _fault(400, str(error))
-        except QueueFullError as error:
-            return "refused", _fault(503, str(error), RETRY)
+            if self.draining:
+                raise RefusedError("the server is shutting down")
+            version = self.catalogue.find(route.model, route.version)
+            if head.encoding:
+                body = decompress(body, head.encoding, self.limits.decompressed_bytes)
+            request = self._request(connection, version, head.header_length, body)
+            version.submit(request)
         except Exception as error:
-            traceback.print_exception(error)
-            return "server_fault", _fault(500, f"inference failed: {error}")
+            connection.send(self.refusal(error, version))
+            return
+        connection.request = request
+        version.statistics.in_flight += 1
+        self.in_flight += 1
 
-    async def _infer(self, header_length: str | None, body: bytes) -> Answer:
-        request = decode_request(body, parse_header_length(header_length))
-        inputs = validate_inputs(self.config, request.inputs)
-        rows = next(iter(inputs.values())).shape[0] if self.config.batched else 1
-        answer = await asyncio.wrap_future(self.batcher.submit(inputs, rows))
-        self.metrics.queue.observe(answer.queue_ns / 1e9)
-        self.metrics.compute.observe(answer.compute_ns / 1e9)
-        outputs = [
-            Tensor(spec.name, spec.datatype, answer.outputs[spec.name])
-            for spec in self.config.outputs
-        ]
-        content, length = encode_response(self.config.name, self.version, request, outputs)
+    def _request(
+        self, connection: Connection, version: LoadedVersion, told: str | None, body: Body
+    ) -> HttpRequest:
+        length = parse_header_length(told)
         if length is None:
-            return Answer(200, content)
-        return Answer(200, content, (BINARY, (HEADER_LENGTH.lower(), str(length))))
+            length = len(body)
+        elif length > len(body):
+            raise ProtocolError(
+                f"the header's length is {length} but the body has {len(body)} bytes"
+            )
+        planner = version.planner
+        plan = planner.plan(bytes(body[:length]), with_binary=told is not None)
+        inputs = planner.inputs(plan, body, length, self.shared)
+        return HttpRequest(self, connection, version, plan, inputs)
 
-    def _all_pages(self) -> Mapping[str, Callable[[], Answer]]:
-        """What can be read, by path; each page of the model with and without its version."""
-        pages: dict[str, Callable[[], Answer]] = {
-            "/v2/health/live": lambda: Answer(200),
-            "/v2/health/ready": self._health,
-            "/v2": lambda: _json(SERVER_METADATA),
-            "/metrics": self._metrics,
-        }
-        for place in self._places:
-            pages[place] = lambda: _json(self._metadata())
-            pages[f"{place}/ready"] = self._health
-            pages[f"{place}/config"] = lambda: _json(describe_configuration(self.model))
-        return pages
+    def refusal(self, error: Exception, version: LoadedVersion | None) -> Reply:
+        """The reply to a request that failed, counted for the version that it named."""
+        found = fault_of(error)
+        if version is not None:
+            version.statistics.outcomes[found.outcome] += 1
+        return reply_to(found)
 
-    def _health(self) -> Answer:
-        return Answer(200 if self.ready else 503)
-
-    def _metrics(self) -> Answer:
-        return Answer(200, self.metrics.exposition(), (("content-type", CONTENT_TYPE_LATEST),))
-
-    def _metadata(self) -> dict[str, Any]:
-        return self.config.metadata([self.version], "onnxruntime_onnx")
-
-
-def _json(value: Mapping[str, Any]) -> Answer:
-    return Answer(200, orjson.dumps(value))
+    async def _operate(self, connection: Connection, head: Head, route: Route, body: Body) -> None:
+        try:
+            if head.encoding:
+                body = decompress(body, head.encoding, self.limits.decompressed_bytes)
+            reply = await self._operations.answer(route, bytes(body))
+        except Exception as error:
+            reply = reply_to(fault_of(error))
+        connection.send(reply)
 
 
-def _fault(status: int, text: str, *headers: tuple[str, str]) -> Answer:
-    return Answer(status, orjson.dumps({"error": text}), (*JSON, *headers))
+class HttpRequest(Pending):
+    """One inference of one client."""
+
+    __slots__ = ("_app", "_connection", "_plan", "version")
+
+    def __init__(
+        self,
+        app: Application,
+        connection: Connection,
+        version: LoadedVersion,
+        plan: Plan,
+        inputs: dict[str, Array],
+    ) -> None:
+        super().__init__(inputs, plan.rows, plan.shapes, plan.header.timeout_us * 1_000)
+        self._app = app
+        self._connection = connection
+        self._plan = plan
+        self.version = version
+
+    def done(self, outcome: Answer | Exception) -> None:
+        app, version = self._app, self.version
+        app.in_flight -= 1
+        version.statistics.in_flight -= 1
+        if isinstance(outcome, Answer):
+            try:
+                lines, parts = version.planner.reply(self._plan, outcome.outputs, app.shared)
+            except Exception as error:
+                self._connection.send(app.refusal(error, version))
+                return
+            version.statistics.outcomes["ok"] += 1
+            self._connection.write(200, lines, parts)
+        else:
+            self._connection.send(app.refusal(outcome, version))
+
+
+def reply_to(found: Fault) -> Reply:
+    """The HTTP reply that tells a fault."""
+    return fault(found.status, found.text, *((RETRY,) if found.again else ()))

@@ -14,8 +14,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from onnxruntime.capi.onnxruntime_pybind11_state import OrtValue as NativeValue
 
 _PROVIDER = "CPUExecutionProvider"
+_BFLOAT16 = "TYPE_BF16"
+_TEXT = "TYPE_STRING"
 Arrays = Mapping[str, Any]
 
 
@@ -34,23 +38,31 @@ class TritonPythonModel:
         file = config.get("default_model_filename") or "model.onnx"
         path = Path(args["model_repository"]) / args["model_version"] / file
         self._session = open_session(path, config.get("parameters", {}))
-        self._inputs = [item["name"] for item in config["input"]]
-        self._outputs = [item["name"] for item in config["output"]]
-        self._joins = int(config.get("max_batch_size", 0)) > 0
+        self._inputs = {item["name"]: item["data_type"] for item in config["input"]}
+        self._outputs = {item["name"]: item["data_type"] for item in config["output"]}
+        datatypes = {*self._inputs.values(), *self._outputs.values()}
+        self._by_value = _BFLOAT16 in datatypes
+        if self._by_value and _TEXT in datatypes:
+            raise pb_utils.TritonModelException(
+                "BF16 beside BYTES: ONNX Runtime's Python interface takes them in different calls"
+            )
+        self._joins = int(config.get("max_batch_size", 0)) > 0 and not self._by_value
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One response for each request, in order."""
-        feeds: list[Arrays] = []
+        if self._by_value:
+            return [self._answer_by_value(request) for request in requests]
+        responses: dict[int, Any] = {}
+        feeds: dict[int, Arrays] = {}
         groups: dict[object, list[int]] = {}
         for index, request in enumerate(requests):
-            feed = {
-                name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
-                for name in self._inputs
-            }
-            feeds.append(feed)
-            row_shapes = tuple(array.shape[1:] for array in feed.values())
+            try:
+                feeds[index] = self._feed(request)
+            except UnicodeDecodeError as error:
+                responses[index] = _fault(error)
+                continue
+            row_shapes = tuple(array.shape[1:] for array in feeds[index].values())
             groups.setdefault(row_shapes if self._joins else index, []).append(index)
-        responses: dict[int, Any] = {}
         for members in groups.values():
             answers = self._answer([feeds[index] for index in members])
             responses.update(zip(members, answers, strict=True))
@@ -63,7 +75,7 @@ class TritonPythonModel:
         except Exception as error:  # noqa: BLE001, RUF100  (each kind is the request's own answer)
             if len(feeds) > 1:
                 return [response for feed in feeds for response in self._answer([feed])]
-            return [pb_utils.InferenceResponse([], pb_utils.TritonError(str(error)))]
+            return [_fault(error)]
         return [
             pb_utils.InferenceResponse(
                 [pb_utils.Tensor(name, array) for name, array in result.items()]
@@ -71,12 +83,38 @@ class TritonPythonModel:
             for result in results
         ]
 
+    def _answer_by_value(self, request: Any) -> Any:
+        """NumPy has no BF16: such tensors go to ONNX Runtime and back by DLPack, never joined."""
+        try:
+            feed = {
+                name: _to_value(pb_utils.get_input_tensor_by_name(request, name), datatype)
+                for name, datatype in self._inputs.items()
+            }
+            values = self._session.run_with_ort_values(list(self._outputs), feed)
+        except Exception as error:  # noqa: BLE001, RUF100  (each kind is the request's own answer)
+            return _fault(error)
+        return pb_utils.InferenceResponse(
+            [
+                _to_tensor(name, value, datatype)
+                for (name, datatype), value in zip(self._outputs.items(), values, strict=True)
+            ]
+        )
+
+    def _feed(self, request: Any) -> Arrays:
+        """Raises UnicodeDecodeError for a BYTES element that is not text, as ONNX strings are."""
+        feed = {}
+        for name, datatype in self._inputs.items():
+            array = pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+            feed[name] = _to_text(array) if datatype == _TEXT else array
+        return feed
+
     def _run(self, feed: Arrays) -> Arrays:
-        return dict(zip(self._outputs, self._session.run(self._outputs, feed), strict=True))
+        arrays = self._session.run(list(self._outputs), feed)
+        return dict(zip(self._outputs, arrays, strict=True))
 
     def _run_joined(self, feeds: Sequence[Arrays]) -> list[Arrays]:
         joined = {name: np.concatenate([feed[name] for feed in feeds]) for name in self._inputs}
-        rows = [len(feed[self._inputs[0]]) for feed in feeds]
+        rows = [len(next(iter(feed.values()))) for feed in feeds]
         ends = np.cumsum(rows)
         result = self._run(joined)
         for name, array in result.items():
@@ -103,6 +141,33 @@ def open_session(path: Path, parameters: Mapping[str, Any]) -> onnxruntime.Infer
     if session.get_providers() != [_PROVIDER]:
         raise RuntimeError(f"asked for {_PROVIDER}, got {session.get_providers()}")
     return session
+
+
+def _to_text(array: Any) -> Any:
+    """ONNX Runtime would write ``bytes`` as their Python form, ``b'...'``."""
+    text = np.empty(array.shape, dtype=np.object_)
+    text.ravel()[:] = [element.decode() for element in array.ravel()]
+    return text
+
+
+def _to_value(tensor: Any, datatype: str) -> onnxruntime.OrtValue:
+    if datatype == _BFLOAT16:
+        return onnxruntime.OrtValue(NativeValue.from_dlpack(tensor.to_dlpack(), False))
+    return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.as_numpy())
+
+
+def _to_tensor(name: str, value: onnxruntime.OrtValue, datatype: str) -> Any:
+    if datatype == _BFLOAT16:
+        return pb_utils.Tensor.from_dlpack(name, value._ortvalue.to_dlpack())  # noqa: SLF001
+    return pb_utils.Tensor(name, value.numpy())
+
+
+def _fault(error: Exception) -> Any:
+    """A response that says whose fault it was; ONNX Runtime names a bad input as such."""
+    code = pb_utils.TritonError.INTERNAL
+    if isinstance(error, (InvalidArgument, UnicodeDecodeError)):
+        code = pb_utils.TritonError.INVALID_ARG
+    return pb_utils.InferenceResponse([], pb_utils.TritonError(str(error), code))
 
 
 def _threads(parameters: Mapping[str, Any], key: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
-from serving.protocol import ProtocolError, Tensor, from_binary, to_binary
+from serving.protocol.tensor import ProtocolError, Tensor, from_binary, to_binary
 
 INFER_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 

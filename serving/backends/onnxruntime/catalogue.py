@@ -1,0 +1,221 @@
+"""Which models are served: load, unload, reload, find.
+
+A version that is on disk anew is loaded and warmed beside the old one; then requests go to it, and
+the old one finishes what it has. A load that fails leaves what was served as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from serving.backends.onnxruntime.faults import UnknownModelError
+from serving.backends.onnxruntime.loaded import LoadedVersion, prepare
+from serving.backends.onnxruntime.settings import Limits
+from serving.errors import InfersweepError, ModelError
+from serving.metrics import Source
+from serving.models.repository import Model, find_model, list_models
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """Attributes: ``state`` is one of the protocol's words; empty for a model never loaded."""
+
+    name: str
+    version: str
+    state: str
+    reason: str = ""
+
+
+@dataclass
+class _Served:
+    """A model that was asked for; ``versions`` are replaced as a whole, never changed."""
+
+    versions: Mapping[int, LoadedVersion] = field(default_factory=dict)
+    state: str = "LOADING"
+    reason: str = ""
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def newest(self) -> LoadedVersion | None:
+        return self.versions[max(self.versions)] if self.versions else None
+
+
+class Catalogue:
+    """The models of one repository. Everything runs on the loop; only opening sessions does not."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self._root = root
+        self._limits = limits
+        self._served: dict[str, _Served] = {}
+        self._routes: dict[tuple[str, str], LoadedVersion] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that was asked for is there."""
+        return all(served.state == "READY" for served in self._served.values())
+
+    def find(self, name: str, version: str) -> LoadedVersion:
+        """The version called ``version``, the newest one when that is empty.
+
+        Raises:
+            UnknownModelError: it is not served.
+        """
+        found = self._routes.get((name, version))
+        if found is None:
+            asked = f"{name!r} version {version}" if version else repr(name)
+            served = ", ".join(f"{one} version {number}" for one, number in self._routes if number)
+            raise UnknownModelError(f"model {asked} is not served; served: {served or 'nothing'}")
+        return found
+
+    def versions_of(self, name: str) -> tuple[int, ...]:
+        """The versions of ``name`` that are served, oldest first."""
+        return tuple(sorted(self._served[name].versions))
+
+    def all(self) -> Iterator[LoadedVersion]:
+        """Every version that is served."""
+        for _, served in sorted(self._served.items()):
+            yield from served.versions.values()
+
+    def sources(self) -> list[Source]:
+        """Statistics of all that is served."""
+        return [Source(one.name, one.version, one.statistics) for one in self.all()]
+
+    def index(self) -> list[IndexEntry]:
+        """Every model of the repository and every version that is served."""
+        entries = []
+        for model in list_models(self._root):
+            served = self._served.get(model.name)
+            if served is None:
+                entries.append(IndexEntry(model.name, "", ""))
+            elif not served.versions:
+                entries.append(IndexEntry(model.name, "", served.state, served.reason))
+            else:
+                entries += [
+                    IndexEntry(model.name, str(number), "READY", one.prepared.unbatched)
+                    for number, one in served.versions.items()
+                ]
+        return entries
+
+    async def load(self, name: str) -> None:
+        """Serve the versions of ``name`` that lie on disk and that its policy names.
+
+        Raises:
+            ModelError: there is no such model, or it cannot be served.
+            MachineError: this machine cannot run it.
+        """
+        await asyncio.to_thread(find_model, name, self._root)
+        served = self._served.setdefault(name, _Served())
+        async with served.changing:
+            try:
+                versions = await self._versions(Model(self._root, name), served.versions)
+            except InfersweepError as error:
+                served.reason = str(error)
+                if not served.versions:
+                    served.state = "UNAVAILABLE"
+                raise
+            self._switch(name, served, versions)
+            served.state, served.reason = "READY", ""
+
+    async def unload(self, name: str) -> None:
+        """Serve ``name`` no longer; returns when its memory is free.
+
+        Raises:
+            UnknownModelError: it is not served.
+        """
+        served = self._served.get(name)
+        if served is None:
+            raise UnknownModelError(f"model {name!r} is not served")
+        async with served.changing:
+            self._switch(name, served, {})
+            self._served.pop(name, None)
+        await self._closed()
+
+    async def poll(self) -> None:
+        """Reload each model whose files have changed."""
+        for name, served in list(self._served.items()):
+            if served.changing.locked():
+                continue
+            model = Model(self._root, name)
+            try:
+                found = await asyncio.to_thread(_signatures, model)
+                loaded = {number: one.signature for number, one in served.versions.items()}
+                if found != loaded:
+                    await self.load(name)
+            except InfersweepError as error:
+                if served.reason != str(error):
+                    served.reason = str(error)
+                print(f"{name} stays as it is: {error}", flush=True)  # noqa: T201
+
+    async def close(self) -> None:
+        """Unload everything."""
+        for name in list(self._served):
+            await self.unload(name)
+
+    async def _versions(
+        self, model: Model, old: Mapping[int, LoadedVersion]
+    ) -> dict[int, LoadedVersion]:
+        signatures = await asyncio.to_thread(_signatures, model)
+        if not signatures:
+            raise ModelError(
+                f"model {model.name!r} in {model.root} has no version to serve",
+                hint=f"Build it with `infersweep models build {model.name}`, or change its policy.",
+            )
+        kept = {n: one for n, one in old.items() if signatures.get(n) == one.signature}
+        new: dict[int, LoadedVersion] = {}
+        try:
+            for number in signatures.keys() - kept.keys():
+                prepared = await asyncio.to_thread(prepare, model, number)
+                new[number] = LoadedVersion(prepared, self._limits, signatures[number])
+                _announce(new[number])
+        except InfersweepError:
+            await asyncio.gather(*(one.close() for one in new.values()))
+            raise
+        return kept | new
+
+    def _switch(self, name: str, served: _Served, versions: Mapping[int, LoadedVersion]) -> None:
+        """From here on requests go to ``versions``; what is not among them is closed."""
+        old, served.versions = served.versions, versions
+        for number in old:
+            self._routes.pop((name, str(number)), None)
+        self._routes.pop((name, ""), None)
+        self._routes.update({(name, str(number)): one for number, one in versions.items()})
+        if served.newest:
+            self._routes[name, ""] = served.newest
+        for number, one in old.items():
+            if versions.get(number) is not one:
+                task = asyncio.create_task(one.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+    async def _closed(self) -> None:
+        while self._closing:
+            await asyncio.gather(*self._closing)
+
+
+def _signatures(model: Model) -> dict[int, object]:
+    """Each version to serve with what lies on disk for it, so that a change is seen."""
+    policy = model.config.versions
+    config = (model.folder / "config.pbtxt").read_bytes()
+    signatures: dict[int, object] = {}
+    for number in policy.choose(model.versions):
+        files = sorted((model.folder / str(number)).rglob("*"))
+        stats = [(file.name, file.stat()) for file in files]
+        signatures[number] = (
+            config,
+            tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats),
+        )
+    return signatures
+
+
+def _announce(one: LoadedVersion) -> None:
+    told = one.prepared
+    how = f"unbatched, since {told.unbatched}" if told.unbatched else "ready"
+    print(  # noqa: T201  (the server's log)
+        f"{one.name} version {one.version} on {told.sessions[0].provider}: {how}; "
+        f"loaded in {told.load_s:.2f} s, warmed up in {told.warm_up_s:.2f} s",
+        flush=True,
+    )

@@ -1,0 +1,48 @@
+"""Every way a request can end but well: its outcome class and its HTTP status."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from serving.batching import CancelledError, ExpiredError, RefusedError
+from serving.compression import BodyTooLargeError
+from serving.errors import ModelError
+from serving.protocol import ProtocolError
+
+
+class UnknownModelError(Exception):
+    """The request names a model, a version or a region that is not there."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Attributes: ``outcome`` is one of ``serving.statistics.OUTCOMES``."""
+
+    outcome: str
+    status: int
+    text: str
+
+    @property
+    def again(self) -> bool:
+        """Whether the client may send the same request again later."""
+        return self.status == 503
+
+
+_KINDS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
+    ((UnknownModelError,), "client_fault", 404),
+    ((BodyTooLargeError,), "client_fault", 413),
+    ((ProtocolError, ModelError), "client_fault", 400),
+    ((ExpiredError,), "expired", 503),
+    ((RefusedError,), "refused", 503),
+    ((CancelledError,), "cancelled", 503),
+)
+
+
+def fault_of(error: Exception) -> Fault:
+    """What ``error`` means to the client. A fault of the server's own is also printed."""
+    for kinds, outcome, status in _KINDS:
+        if isinstance(error, kinds):
+            return Fault(outcome, status, str(error))
+    traceback.print_exception(error)
+    return Fault("server_fault", 500, f"inference failed: {error}")

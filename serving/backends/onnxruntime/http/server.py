@@ -1,0 +1,79 @@
+"""The listening socket, its connections, and what keeps slow clients from holding them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from email.utils import formatdate
+
+from serving.backends.onnxruntime.http.connection import Connection, Handler
+from serving.backends.onnxruntime.http.head import HeadParser
+from serving.backends.onnxruntime.settings import Limits
+
+_SCRATCH_BYTES = 65_536
+_SWEEP_S = 1.0
+
+
+class HttpServer:
+    """Attributes: ``scratch`` is where all connections read what is not a body, one at a time.
+
+    ``date`` is the header line that every reply carries.
+    """
+
+    def __init__(self, handler: Handler, heads: HeadParser, limits: Limits) -> None:
+        self.handler = handler
+        self.heads = heads
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.date = b""
+        self.draining = False
+        self._connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Raises OSError when the address cannot be had."""
+        self._sweep()
+        self._listener = await self.loop.create_server(
+            lambda: Connection(self), host, port, ssl=tls, backlog=1024
+        )
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether there is room for one more."""
+        self._connections.add(connection)
+        raw = connection.transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return len(self._connections) <= self.limits.connections
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def drain(self) -> None:
+        """Accept no more, close what is idle, and close the others after their reply."""
+        self.draining = True
+        if self._listener:
+            self._listener.close()
+        for connection in list(self._connections):
+            if not connection.busy and not connection.partial:
+                connection.transport.close()
+
+    def close(self) -> None:
+        """Cut what is left."""
+        if self._sweeper:
+            self._sweeper.cancel()
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+    def _sweep(self) -> None:
+        """Once a second: the date, and connections on which nothing has moved for too long."""
+        self.date = f"date: {formatdate(time.time(), usegmt=True)}\r\n".encode()
+        for connection in list(self._connections):
+            connection.quiet += 1
+            limit_s = self.limits.stall_s if connection.partial else self.limits.idle_s
+            if connection.quiet > limit_s and not connection.busy:
+                connection.transport.abort()
+        self._sweeper = self.loop.call_later(_SWEEP_S, self._sweep)

@@ -1,0 +1,54 @@
+"""How to start the server: its command, and what is known of it beforehand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+
+from serving.backends.base import Launch, ServePlan
+from serving.providers import PROVIDERS, require_provider, runtime_version
+
+_SUPERVISE = Path(__file__).parents[2] / "supervise.py"
+
+
+@dataclass(frozen=True)
+class OnnxRuntimeBackend:
+    name: str = "onnxruntime"
+    summary: str = "our ONNX Runtime server, with dynamic batching"
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    answers: bool = True
+
+    def launch(self, plan: ServePlan) -> Launch:
+        """One process; each instance of the configuration is a thread with its own session.
+
+        Raises:
+            MachineError: the provider that the configuration wants is not there.
+        """
+        config = plan.model.config
+        provider = require_provider(PROVIDERS[config.accelerator])
+        return Launch(
+            label=plan.label,
+            url=plan.url,
+            argv=(
+                *(sys.executable, "-I", "-S", str(_SUPERVISE)),
+                *(sys.executable, "-m", "serving.backends.onnxruntime"),
+                *("--repository", str(plan.model.root), "--model", plan.model.name),
+                *("--host", plan.host, "--port", str(plan.port)),
+            ),
+            facts={
+                "server": f"infersweep {version('infersweep')} on uvloop {version('uvloop')}, "
+                f"httptools {version('httptools')}",
+                "engine": f"ONNX Runtime {runtime_version()}",
+                "provider": provider,
+                "instances": str(config.instances),
+                "intra-op threads per instance": str(config.intra_op_threads),
+            },
+            metrics_url=f"{plan.url}/metrics",
+        )
+
+
+BACKEND = OnnxRuntimeBackend()

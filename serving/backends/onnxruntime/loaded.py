@@ -1,0 +1,155 @@
+"""One version of a model in memory: its sessions, its queue, its statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from serving.backends.onnxruntime.plan import Planner
+from serving.backends.onnxruntime.settings import Limits
+from serving.batching import Batcher, Pending
+from serving.errors import InfersweepError, ModelError
+from serving.models.config import ModelConfig
+from serving.models.probes import probe_rows, warm_up_inputs
+from serving.models.repository import Model
+from serving.protocol import Array, ProtocolError
+from serving.session import Session, open_session
+from serving.statistics import VersionStatistics
+from serving.tolerance import Tolerance
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Sessions that are warm, before requests may come.
+
+    Attributes:
+        config: as it will be served.
+        unbatched: why requests are not joined although the configuration asks for it.
+        load_s: until the sessions were made; ``warm_up_s`` is the time of first runs after that.
+    """
+
+    model: Model
+    version: int
+    config: ModelConfig
+    sessions: tuple[Session, ...]
+    unbatched: str
+    load_s: float
+    warm_up_s: float
+
+
+def prepare(model: Model, version: int) -> Prepared:
+    """Open one session per instance and warm each up; takes its time and needs no event loop.
+
+    Raises:
+        MachineError: the provider is not there.
+        ModelError: the file or the configuration cannot be served.
+    """
+    config = model.config
+    if config.unserved:
+        raise ModelError(
+            f"model {model.name!r}: its config.pbtxt states {', '.join(config.unserved)}",
+            hint="This server does not know that; serve the model with the triton backend.",
+        )
+    began = time.monotonic()
+    sessions = tuple(open_session(model, version=version) for _ in range(config.instances))
+    opened = time.monotonic()
+    try:
+        for warm_up, inputs in warm_up_inputs(config, model.folder):
+            for session in sessions:
+                for _ in range(warm_up.count):
+                    session.run(inputs)
+        unbatched = _dependence(config, sessions[0])
+    except ProtocolError as error:
+        raise ModelError(
+            f"model {model.name!r} cannot be warmed up: {error}",
+            hint="Mend model_warmup or max_batch_size in its config.pbtxt.",
+        ) from None
+    if unbatched:
+        config = replace(config, dynamic_batching=None)
+    warm = time.monotonic()
+    return Prepared(model, version, config, sessions, unbatched, opened - began, warm - opened)
+
+
+@dataclass
+class LoadedVersion:
+    """Serves requests; made on the event loop.
+
+    Attributes:
+        signature: what lay on disk when it was loaded.
+    """
+
+    prepared: Prepared
+    limits: Limits
+    signature: object
+    statistics: VersionStatistics = field(default_factory=VersionStatistics)
+
+    def __post_init__(self) -> None:
+        self.config = self.prepared.config
+        self.name = self.config.name
+        self.version = self.prepared.version
+        self.planner = Planner(self.config, self.version, self.limits.elements)
+        self._batcher = Batcher(
+            self.config,
+            [session.run for session in self.prepared.sessions],
+            queue_limit=self.limits.queue,
+            on_batch=self.statistics.record,
+        )
+
+    def submit(self, request: Pending) -> None:
+        """Raises QueueFullError when it cannot wait."""
+        self._batcher.submit(request)
+
+    def cancel(self, request: Pending) -> None:
+        """The client has gone."""
+        self._batcher.cancel(request)
+
+    async def close(self) -> None:
+        """Answer what is queued, then free the sessions' memory."""
+        await self._batcher.close()
+        for session in self.prepared.sessions:
+            session.close()
+
+
+def _dependence(config: ModelConfig, session: Session) -> str:
+    """Why rows must not be joined; empty when joining them does not change their answers.
+
+    Raises:
+        ModelError: the graph takes no batch at all.
+    """
+    if not config.batched or config.max_batch_size < 2 or config.dynamic_batching is None:
+        return ""
+    rows = probe_rows(config, 2)
+    if rows is None:
+        return ""
+    joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    alone = [session.run(row) for row in rows]
+    try:
+        together = session.run(joined)
+    except (ProtocolError, InfersweepError) as error:
+        raise ModelError(
+            f"model {config.name!r} takes one row but not two: {error}",
+            hint="Set max_batch_size to 0 in its config.pbtxt, or export it with a free axis.",
+        ) from None
+    for name, array in together.items():
+        if array.shape[:1] != (2,):
+            raise ModelError(
+                f"model {config.name!r}: output {name!r} has shape {list(array.shape)} for 2 rows",
+                hint="The model does not batch: set max_batch_size to 0 in its config.pbtxt.",
+            )
+        for index, answer in enumerate(alone):
+            if not _equal(answer, name, array[index : index + 1]):
+                return f"output {name!r} of a row changes with the row beside it"
+    return ""
+
+
+def _equal(answer: Mapping[str, Array], name: str, other: Array) -> bool:
+    own = answer[name]
+    if own.dtype.kind in "OV":
+        return own.shape == other.shape and bool((own == other).all())
+    bounds = Tolerance()
+    return own.shape == other.shape and bool(
+        np.allclose(own, other, rtol=bounds.relative, atol=bounds.absolute, equal_nan=True)
+    )

@@ -1,0 +1,175 @@
+"""Everything but inference: health, metadata, configuration, statistics, repository, regions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version as version_of
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from serving.backends.onnxruntime.catalogue import Catalogue
+from serving.backends.onnxruntime.faults import UnknownModelError
+from serving.backends.onnxruntime.http import Reply, json_reply
+from serving.backends.onnxruntime.openapi import describe_interface
+from serving.backends.onnxruntime.routes import Route
+from serving.backends.onnxruntime.shared_memory import SharedMemory
+from serving.errors import InfersweepError
+from serving.metrics import exposition
+from serving.models.repository import describe_configuration
+from serving.protocol import ProtocolError, json_object
+
+NAME = "infersweep-onnxruntime"
+PLATFORM = "onnxruntime_onnx"
+EXTENSIONS = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "statistics",
+    "system_shared_memory",
+)
+
+
+def server_version() -> str:
+    return version_of("infersweep")
+
+
+class Operations:
+    """Args: ``accepting`` is whether new inferences are taken."""
+
+    def __init__(
+        self, catalogue: Catalogue, shared: SharedMemory, accepting: Callable[[], bool]
+    ) -> None:
+        self._catalogue = catalogue
+        self._shared = shared
+        self._accepting = accepting
+        self._by_name: Mapping[str, Callable[[Route, bytes], Awaitable[Reply]]] = {
+            "live": self._live,
+            "ready": self._ready,
+            "server_metadata": self._server_metadata,
+            "model_metadata": self._model_metadata,
+            "model_ready": self._model_ready,
+            "model_config": self._model_config,
+            "statistics": self._statistics,
+            "index": self._index,
+            "load": self._load,
+            "unload": self._unload,
+            "regions": self._regions,
+            "register": self._register,
+            "unregister": self._unregister,
+            "metrics": self._metrics,
+            "openapi": self._openapi,
+        }
+
+    async def answer(self, route: Route, body: bytes) -> Reply:
+        """The reply; raises what ``fault_of`` knows."""
+        return await self._by_name[route.endpoint.operation](route, body)
+
+    async def _live(self, _: Route, __: bytes) -> Reply:
+        return Reply(200)
+
+    async def _ready(self, _: Route, __: bytes) -> Reply:
+        return Reply(200 if self._accepting() and self._catalogue.ready else 503)
+
+    async def _server_metadata(self, _: Route, __: bytes) -> Reply:
+        return json_reply(
+            {"name": NAME, "version": server_version(), "extensions": list(EXTENSIONS)}
+        )
+
+    async def _model_metadata(self, route: Route, _: bytes) -> Reply:
+        found = self._catalogue.find(route.model, route.version)
+        return json_reply(found.config.metadata(self._catalogue.versions_of(found.name), PLATFORM))
+
+    async def _model_ready(self, route: Route, _: bytes) -> Reply:
+        self._catalogue.find(route.model, route.version)
+        return Reply(200 if self._accepting() else 503)
+
+    async def _model_config(self, route: Route, _: bytes) -> Reply:
+        found = self._catalogue.find(route.model, route.version)
+        return json_reply(await asyncio.to_thread(describe_configuration, found.prepared.model))
+
+    async def _statistics(self, route: Route, _: bytes) -> Reply:
+        return json_reply({"model_stats": model_statistics(self._catalogue, route)})
+
+    async def _index(self, _: Route, body: bytes) -> Reply:
+        only_ready = bool(_json(body).get("ready"))
+        entries = await asyncio.to_thread(self._catalogue.index)
+        return json_reply(
+            [
+                {key: value for key, value in vars(entry).items() if value}
+                for entry in entries
+                if entry.state == "READY" or not only_ready
+            ]
+        )
+
+    async def _load(self, route: Route, body: bytes) -> Reply:
+        parameters = _json(body).get("parameters") or {}
+        if parameters:
+            raise ProtocolError(
+                f"load parameters are not supported: {', '.join(map(str, parameters))}; change the "
+                "model's folder instead"
+            )
+        await load(self._catalogue, route.model)
+        return Reply(200)
+
+    async def _unload(self, route: Route, _: bytes) -> Reply:
+        await self._catalogue.unload(route.model)
+        return Reply(200)
+
+    async def _regions(self, route: Route, _: bytes) -> Reply:
+        return json_reply(self._shared.status(route.region))
+
+    async def _register(self, route: Route, body: bytes) -> Reply:
+        told = _json(body)
+        key, offset, size = told.get("key"), told.get("offset", 0), told.get("byte_size")
+        if not isinstance(key, str) or not _whole(offset) or not _whole(size):
+            raise ProtocolError("a region needs a text 'key', an 'offset' and a 'byte_size'")
+        self._shared.register(str(route.region), key, offset, size)
+        return Reply(200)
+
+    async def _unregister(self, route: Route, _: bytes) -> Reply:
+        self._shared.unregister(route.region)
+        return Reply(200)
+
+    async def _metrics(self, _: Route, __: bytes) -> Reply:
+        return Reply(200, exposition(self._catalogue.sources()), media_type=CONTENT_TYPE_LATEST)
+
+    async def _openapi(self, _: Route, __: bytes) -> Reply:
+        return json_reply(describe_interface(NAME, server_version()))
+
+
+async def load(catalogue: Catalogue, name: str) -> None:
+    """Load a model for a client.
+
+    Raises:
+        UnknownModelError: the repository has none of that name.
+        ProtocolError: it cannot be served; the client named it, so the client is told.
+    """
+    known = {entry.name for entry in await asyncio.to_thread(catalogue.index)}
+    if name not in known:
+        raise UnknownModelError(f"there is no model {name!r} in the repository")
+    try:
+        await catalogue.load(name)
+    except InfersweepError as error:
+        raise ProtocolError(str(error)) from None
+
+
+def model_statistics(catalogue: Catalogue, route: Route) -> list[dict[str, Any]]:
+    """Statistics of one version, of all versions of a model, or of everything."""
+    if route.version:
+        chosen = [catalogue.find(route.model, route.version)]
+    elif route.model:
+        name = catalogue.find(route.model, "").name
+        chosen = [catalogue.find(name, str(number)) for number in catalogue.versions_of(name)]
+    else:
+        chosen = list(catalogue.all())
+    return [one.statistics.describe(one.name, one.version) for one in chosen]
+
+
+def _json(body: bytes) -> Mapping[str, Any]:
+    return json_object(body, with_binary=True) if body else {}
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

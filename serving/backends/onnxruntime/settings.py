@@ -1,0 +1,89 @@
+"""What the server is told when it starts: where, what, and how much of everything."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from serving.errors import UsageError
+
+TOKEN_VARIABLE = "INFERSWEEP_TOKEN"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds that keep one client from taking the server down; printed at start.
+
+    Attributes:
+        decompressed_bytes: of a body that came compressed.
+        elements: values of one tensor.
+        queue: requests that may wait, per model version.
+        stall_s: how long a request may take to arrive without a byte of progress.
+        idle_s: how long a connection may be kept without a request.
+        drain_s: how long requests in flight may take after SIGTERM.
+    """
+
+    head_bytes: int = 16_384
+    headers: int = 100
+    body_bytes: int = 256 << 20
+    decompressed_bytes: int = 256 << 20
+    elements: int = 1 << 28
+    connections: int = 1024
+    queue: int = 1024
+    grpc_message_bytes: int = 256 << 20
+    stall_s: int = 20
+    idle_s: int = 300
+    drain_s: int = 10
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in dataclasses.asdict(self).items())
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Attributes: ``poll_s`` is how often the repository is looked through; 0 for never."""
+
+    repository: Path
+    models: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    grpc_port: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    poll_s: float = 0.0
+    certificate: Path | None = None
+    key: Path | None = None
+    token: str = field(default="", repr=False)
+
+
+def parse(arguments: list[str] | None = None) -> Settings:
+    """The settings that a command line states.
+
+    The token comes from the environment, since a command line can be read by everybody.
+
+    Raises:
+        UsageError: TLS was asked for with half of what it needs.
+    """
+    parser = argparse.ArgumentParser(prog="python -m serving.backends.onnxruntime")
+    parser.add_argument("--repository", type=Path, required=True)
+    parser.add_argument("--model", dest="models", action="append", required=True, metavar="NAME")
+    parser.add_argument("--host", default=Settings.host)
+    parser.add_argument("--port", type=int, default=Settings.port)
+    parser.add_argument("--grpc-port", type=int, help="also serve gRPC there")
+    parser.add_argument("--poll", dest="poll_s", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--tls-certificate", dest="certificate", type=Path, metavar="FILE")
+    parser.add_argument("--tls-key", dest="key", type=Path, metavar="FILE")
+    bounds = {limit.name: limit.default for limit in dataclasses.fields(Limits)}
+    for name, default in bounds.items():
+        flag = f"--{name.removesuffix('_bytes').removesuffix('_s').replace('_', '-')}-limit"
+        parser.add_argument(flag, dest=name, type=int, default=default, metavar="N")
+    asked = vars(parser.parse_args(arguments))
+    limits = Limits(**{name: asked.pop(name) for name in bounds})
+    if (asked["certificate"] is None) != (asked["key"] is None):
+        raise UsageError(
+            "TLS needs both --tls-certificate and --tls-key", hint="Give the one that is missing."
+        )
+    asked["models"] = tuple(asked["models"])
+    return Settings(**asked, limits=limits, token=os.environ.get(TOKEN_VARIABLE, ""))

@@ -1,0 +1,146 @@
+"""Where a backend does not do what the suite asks of all. docs/backends.md has every reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+BACKENDS = ("triton", "onnxruntime", "fastapi")
+
+
+class Outcome(Enum):
+    """What a reply's status says, over HTTP or gRPC; the codes themselves differ by server."""
+
+    OK = "ok"
+    CLIENT_FAULT = "client fault"
+    SERVER_FAULT = "server fault"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which one backend is different.
+
+    Attributes:
+        cases: the capabilities or faults concerned, by the names that the tests use.
+        outcome: how it answers them instead; ``None`` when it cannot be asked at all.
+    """
+
+    backend: str
+    cases: tuple[str, ...]
+    reason: str
+    outcome: Outcome | None = None
+
+
+DIFFERENCES = (
+    Difference(
+        "triton",
+        (
+            "header length absent",
+            "header length of the whole body",
+            "size is text",
+            "size below zero",
+            "not JSON",
+            "JSON of another kind",
+            "no inputs",
+            "inputs of another kind",
+            "shape below zero",
+            "shape with a fraction",
+            "no shape",
+            "too few values",
+            "too many values",
+            "text for a number",
+            "fraction for an integer",
+            "number for a text",
+            "id is a number",
+            "compressed body cut off",
+        ),
+        "answers 500 to JSON that it cannot parse, to JSON of another kind than it wants and to a "
+        "wrong number of values",
+        Outcome.SERVER_FAULT,
+    ),
+    Difference(
+        "triton",
+        ("load of an unknown model",),
+        "answers 500, over gRPC INTERNAL, to the load of a model that is not in the repository",
+        Outcome.SERVER_FAULT,
+    ),
+    Difference(
+        "triton",
+        ("unload of an unknown model", "unregister of an unknown region"),
+        "answers 200 to the unload of a model and to the unregistration of a region that it does "
+        "not know",
+        Outcome.OK,
+    ),
+    Difference(
+        "triton",
+        ("region beyond its file", "region without a file", "output larger than its region"),
+        "answers 500, over gRPC INTERNAL, to a region that is not there or is too small",
+        Outcome.SERVER_FAULT,
+    ),
+    Difference(
+        "triton",
+        ("unknown content encoding",),
+        "answers 501 to a content encoding that it does not know",
+        Outcome.SERVER_FAULT,
+    ),
+    Difference(
+        "triton",
+        ("integer outside its datatype", "ragged values"),
+        "takes an integer that does not fit its datatype, wrapped around, and ragged JSON lists "
+        "whose values are enough",
+        Outcome.OK,
+    ),
+    Difference(
+        "triton",
+        ("NaN in JSON", "NaN asked for in JSON"),
+        "writes and reads NaN and infinity in JSON as bare words, which strict parsers refuse",
+        Outcome.OK,
+    ),
+    Difference(
+        "triton",
+        ("faults are explained",),
+        "does not always name the tensor that is at fault, nor what was expected of it",
+    ),
+    Difference(
+        "triton",
+        ("ready after a failed load",),
+        "is not ready any more once a model could not be loaded",
+    ),
+    Difference(
+        "fastapi",
+        ("grpc",),
+        "does not speak gRPC",
+    ),
+    Difference(
+        "fastapi",
+        ("model_repository",),
+        "serves one model from its start to its end: no repository index, no load or unload",
+    ),
+    Difference(
+        "fastapi",
+        ("statistics",),
+        "keeps no statistics: each of its workers would know its own requests only",
+    ),
+    Difference(
+        "fastapi",
+        ("system_shared_memory",),
+        "has no shared memory: a region would have to be registered with each of its workers",
+    ),
+)
+
+_BY_CASE: Mapping[tuple[str, str], Difference] = {
+    (difference.backend, case): difference
+    for difference in DIFFERENCES
+    for case in difference.cases
+}
+
+
+def difference(backend: str, case: str) -> Difference | None:
+    return _BY_CASE.get((backend, case))
+
+
+def expected(backend: str, case: str) -> Outcome:
+    """How ``backend`` answers the fault ``case``: as the client's own, unless it is listed."""
+    found = difference(backend, case)
+    return found.outcome if found and found.outcome else Outcome.CLIENT_FAULT
