@@ -66,3 +66,11 @@ def hiding_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]
     given = environment.get("NVIDIA_VISIBLE_DEVICES")
     if given is not None and given in _CONTAINER_HAS_NONE:
         yield f"NVIDIA_VISIBLE_DEVICES={given!r}", "the container is given no GPU"
+
+
+def why_no_gpu(driver: CudaDriver, environment: Mapping[str, str]) -> str:
+    """Why CUDA sees no GPU, the environment first; empty when it sees one."""
+    if driver.devices:
+        return ""
+    hiding = " and ".join(variable for variable, _ in hiding_variables(environment))
+    return f"hidden by {hiding}" if hiding else driver.why_none

@@ -15,7 +15,6 @@ from prometheus_client.core import (
     Metric as Family,
 )
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from serving.statistics import OUTCOMES, PHASE_BUCKETS_NS, VersionStatistics
 
@@ -93,8 +92,8 @@ class _Snapshot(Collector):
             for source, labels in self._labelled():
                 duration = getattr(source.statistics, field)
                 bounds = [bound / 1e9 for bound in PHASE_BUCKETS_NS]
-                counts = _cumulated(bounds, duration.bucket_counts())
-                family.add_metric(labels, counts, duration.total_ns / 1e9)
+                buckets = _cumulated(bounds, duration.bucket_counts())
+                family.add_metric(labels, buckets, duration.total_ns / 1e9)
             yield family
 
     def _labelled(self) -> Iterator[tuple[Source, list[str]]]:
@@ -108,7 +107,7 @@ def _histogram_family(metric: Metric) -> HistogramMetricFamily:
 
 def _cumulated(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
     """Prometheus's buckets: each counts everything up to its bound; the last has none."""
-    names = [*(floatToGoString(bound) for bound in bounds), "+Inf"]
+    names = [*(repr(float(bound)) for bound in bounds), "+Inf"]
     so_far = 0
     cumulated = []
     for name, count in zip(names, counts, strict=True):

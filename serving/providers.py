@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import onnxruntime
 
-from serving.cuda import cuda_driver, hiding_variables
+from serving.cuda import cuda_driver, why_no_gpu
 from serving.errors import MachineError
 from serving.gpu_libraries import missing, preload, way_out
 from serving.models.accelerators import CPU, CUDA, TENSORRT
@@ -54,11 +54,11 @@ def require_execution(execution: Execution) -> None:
     if not {CUDA, TENSORRT} & set(execution.providers):
         return
     driver = cuda_driver()
-    if not driver.devices:
-        hiding = " and ".join(variable for variable, _ in hiding_variables(os.environ))
+    why_none = why_no_gpu(driver, os.environ)
+    if why_none:
         raise MachineError(
-            f"KIND_GPU is asked for and no GPU is seen: {hiding or driver.why_none}",
-            hint=f"Unset it. {_DOCTOR}" if hiding else f"Write KIND_CPU. {_DOCTOR}",
+            f"KIND_GPU is asked for and CUDA sees no GPU: {why_none}",
+            hint=f"Write KIND_CPU, or mend that. {_DOCTOR}",
         )
     if max(execution.devices) >= driver.devices:
         raise MachineError(

@@ -261,9 +261,10 @@ def _load_fault(
             f"model {config.name!r} asked for {asked}, and they do not start: {line}",
             hint=way_out(absent) or "`infersweep doctor` shows what is here.",
         )
+    again = f"Build it again with `infersweep models build {config.name}`."
+    ranges = "docs/gpu.md says which shape ranges TensorRT needs."
     return ModelError(
-        f"{file} cannot be loaded: {line}",
-        hint=f"Build it again with `infersweep models build {config.name}`.",
+        f"{file} cannot be loaded: {line}", hint=ranges if "profile" in line else again
     )
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from serving.models.repository import Model
+from serving.process import free_port
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -37,6 +38,13 @@ class ServePlan:
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
+
+    def more_ports(self, count: int) -> tuple[int, ...]:
+        """Free ports beside ``port``; nothing holds a free port, so one may be found twice."""
+        ports = {self.port: None}
+        while len(ports) <= count:
+            ports[free_port(self.host)] = None
+        return tuple(ports)[1:]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from serving.errors import ModelError
@@ -109,13 +108,13 @@ def _plain(message: Message) -> dict[str, Any]:
     return described
 
 
-def _scalar(field: FieldDescriptor, value: Any) -> Any:
+def _scalar(field: Any, value: Any) -> Any:
     if field.is_repeated:
         return [_word(field, item) for item in value]
     return _word(field, value)
 
 
-def _word(field: FieldDescriptor, value: Any) -> Any:
+def _word(field: Any, value: Any) -> Any:
     return field.enum_type.values_by_number[value].name if field.enum_type else value
 
 

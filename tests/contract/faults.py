@@ -104,7 +104,6 @@ TENSOR_FAULTS = (
     altered("text for a number", "'one'", "INT32", data=["one", 2, 3]),
     altered("fraction for an integer", "1.5", "INT32", data=[1.5, 2, 3]),
     altered("integer outside its datatype", "2147483648", "INT32", data=[2**31, 2, 3]),
-    altered("ragged values", data=[[1, 2], [3]]),
     Fault("no shape", body_of(without("shape"), B), ("'a'", "shape")),
     Fault("no data", body_of(without("data"), B), ("'a'", "data")),
 )

@@ -144,5 +144,7 @@ def test_a_model_that_cannot_run_here_is_refused_with_the_reason(
     assert failed.state == "UNAVAILABLE"
     assert "Add" in failed.reason
     assert asking.call("is_server_live") is True
-    assert asking.call("is_server_ready") is spare.has("ready after a failed load")
+    assert asking.call("is_server_ready") is False
     np.testing.assert_array_equal(asking.infer("fixed", {"x": X}).outputs["y"], np.maximum(X, 0))
+    asking.call("unload_model", "bfloat16_sum")
+    assert asking.call("is_server_ready") is spare.has("ready again")

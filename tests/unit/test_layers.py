@@ -22,7 +22,9 @@ ORDER = (
     "serving.providers",
     "serving.marshalling",
     "serving.session",
+    "serving.timerfd",
     "serving.batching",
+    "serving.statistics",
     "serving.metrics",
     "serving.process",
     "serving.readiness",
@@ -63,7 +65,7 @@ ORDER = (
     "loadtest.cli",
 )
 ANYWHERE = ("serving.errors", "serving.host")
-ALONE = ("serving.exec_pinned",)
+ALONE = ("serving.exec_pinned", "serving.supervise")
 LEAVES = ("loadtest.cli", "loadtest.locustfile")
 
 

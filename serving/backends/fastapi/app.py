@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse
 
 from serving.backends.fastapi.engines import Engine, open_engine
 from serving.backends.fastapi.settings import Settings
+from serving.compression import BodyTooLargeError, decompress
 from serving.models.config import ModelConfig
-from serving.models.repository import Model
+from serving.models.repository import Model, describe_configuration
 from serving.protocol import (
     HEADER_LENGTH,
     ProtocolError,
@@ -40,6 +41,7 @@ class Worker:
         self.version = self.model.version
         self._engine: Engine = open_engine(settings.engine, self.model)
         self._limiter = CapacityLimiter(settings.inference_threads)
+        self._decompressed_limit_bytes = settings.decompressed_limit_bytes
         self._headers = {WORKER_HEADER: str(os.getpid())}
 
     def require(self, name: str, version: str | None) -> None:
@@ -48,7 +50,10 @@ class Worker:
             served = f"{self.config.name} version {self.version}"
             raise UnknownModelError(f"unknown model {asked!r}; this server has {served}")
 
-    async def infer(self, body: bytes, header_length: str | None) -> Response:
+    async def infer(self, body: bytes, encoding: str | None, header_length: str | None) -> Response:
+        if encoding is not None:
+            limit_bytes = self._decompressed_limit_bytes
+            body = await to_thread.run_sync(decompress, body, encoding, limit_bytes)
         request = decode_request(body, parse_header_length(header_length))
         inputs = validate_inputs(self.config, request.inputs)
         # Inference blocks, so it leaves the event loop.
@@ -64,7 +69,7 @@ class Worker:
         )
 
     def metadata(self) -> dict[str, Any]:
-        return self.config.metadata(self.model.versions, "onnxruntime_onnx")
+        return self.config.metadata([self.version], "onnxruntime_onnx")
 
 
 def create_app() -> FastAPI:
@@ -80,6 +85,10 @@ def create_app() -> FastAPI:
     @app.exception_handler(ProtocolError)
     async def client_fault(_: Request, error: ProtocolError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, status_code=400)
+
+    @app.exception_handler(BodyTooLargeError)
+    async def too_large(_: Request, error: BodyTooLargeError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, status_code=413)
 
     @app.exception_handler(UnknownModelError)
     async def unknown_model(_: Request, error: UnknownModelError) -> JSONResponse:
@@ -97,7 +106,8 @@ def _add_routes(app: FastAPI) -> None:
 
     @app.get("/v2")
     async def server_metadata() -> dict[str, Any]:
-        return {"name": "infersweep-fastapi", "version": "1", "extensions": ["binary_tensor_data"]}
+        extensions = ["binary_tensor_data", "model_configuration"]
+        return {"name": "infersweep-fastapi", "version": "1", "extensions": extensions}
 
     @app.get("/v2/models/{name}/ready")
     @app.get("/v2/models/{name}/versions/{version}/ready")
@@ -114,9 +124,21 @@ def _add_routes(app: FastAPI) -> None:
         worker.require(name, version)
         return worker.metadata()
 
+    @app.get("/v2/models/{name}/config")
+    @app.get("/v2/models/{name}/versions/{version}/config")
+    def model_configuration(
+        request: Request, name: str, version: str | None = None
+    ) -> dict[str, Any]:
+        worker: Worker = request.app.state.worker
+        worker.require(name, version)
+        return describe_configuration(worker.model)
+
     @app.post("/v2/models/{name}/infer")
     @app.post("/v2/models/{name}/versions/{version}/infer")
     async def infer(request: Request, name: str, version: str | None = None) -> Response:
         worker: Worker = request.app.state.worker
         worker.require(name, version)
-        return await worker.infer(await request.body(), request.headers.get(HEADER_LENGTH))
+        headers = request.headers
+        return await worker.infer(
+            await request.body(), headers.get("content-encoding"), headers.get(HEADER_LENGTH)
+        )

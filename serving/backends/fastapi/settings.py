@@ -12,7 +12,10 @@ ENVIRONMENT_PREFIX = "INFERSWEEP_FASTAPI_"
 
 
 class Settings(BaseModel):
-    """Attributes are the environment's names in lower case, without the prefix."""
+    """Attributes are the environment's names in lower case, without the prefix.
+
+    ``decompressed_limit_bytes`` bounds a body that came compressed, after it is unpacked.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -20,6 +23,7 @@ class Settings(BaseModel):
     model: str
     engine: str
     inference_threads: int
+    decompressed_limit_bytes: int = 256 << 20
 
     def to_environment(self) -> dict[str, str]:
         return {f"{ENVIRONMENT_PREFIX}{key.upper()}": str(value) for key, value in self}

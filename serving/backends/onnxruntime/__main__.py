@@ -1,4 +1,4 @@
-"""``python -m serving.backends.onnxruntime``: start, load, answer, and on SIGTERM finish what is in flight."""
+"""The server: start, load, answer, and on SIGTERM finish what is in flight."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import signal
 import ssl
 import sys
+from typing import Any
 
 import uvloop
 
@@ -48,13 +49,24 @@ async def _serve(settings: Settings) -> None:
     await _load_all(catalogue, settings)
     await server.listen(settings.host, settings.port, tls)
     print(f"serving at {settings.host}:{settings.port}", flush=True)  # noqa: T201
+    rpc = await _start_grpc(app, settings) if settings.grpc_port is not None else None
     polling = asyncio.create_task(_poll(catalogue, settings.poll_s))
     await stopping.wait()
     polling.cancel()
     await _drain(app, server, limits.drain_s)
     server.close()
+    if rpc is not None:
+        await rpc.stop(0)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(catalogue.close(), 1.0)
+
+
+async def _start_grpc(app: Application, settings: Settings) -> Any:
+    from serving.backends.onnxruntime.grpc_front import start  # noqa: PLC0415  (30 MB of memory)
+
+    server = await start(app, settings)
+    print(f"gRPC at {settings.host}:{settings.grpc_port}", flush=True)  # noqa: T201
+    return server
 
 
 async def _load_all(catalogue: Catalogue, settings: Settings) -> None:

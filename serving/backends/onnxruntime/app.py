@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 
 from serving.backends.onnxruntime.catalogue import Catalogue
 from serving.backends.onnxruntime.faults import Fault, fault_of
@@ -30,8 +31,38 @@ class Application:
         self.limits = limits
         self.draining = False
         self.in_flight = 0
-        self._operations = Operations(catalogue, shared, lambda: not self.draining)
+        self._operations = Operations(catalogue, shared, lambda: self.draining)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether inferences are taken for everything that was asked for."""
+        return self.catalogue.ready and not self.draining
+
+    def require_open(self) -> None:
+        """Raises RefusedError once the server has been told to stop."""
+        if self.draining:
+            raise RefusedError("the server is shutting down")
+
+    def begin(self, version: LoadedVersion) -> None:
+        """One more request is being answered."""
+        version.statistics.in_flight += 1
+        self.in_flight += 1
+
+    def end(self, version: LoadedVersion, outcome: str) -> None:
+        """A request that had begun has been answered."""
+        version.statistics.in_flight -= 1
+        self.in_flight -= 1
+        version.statistics.outcomes[outcome] += 1
+
+    def failed(self, error: Exception, version: LoadedVersion | None = None) -> Fault:
+        """What ``error`` means; counted for the version that was named, printed if our own."""
+        found = fault_of(error)
+        if version is not None:
+            version.statistics.outcomes[found.outcome] += 1
+        if found.outcome == "server_fault":
+            traceback.print_exception(error)
+        return found
 
     def handle(self, connection: Connection, head: Head, body: Body) -> None:
         """Answer one request, now or later."""
@@ -57,19 +88,17 @@ class Application:
     def _infer(self, connection: Connection, head: Head, route: Route, body: Body) -> None:
         version = None
         try:
-            if self.draining:
-                raise RefusedError("the server is shutting down")
+            self.require_open()
             version = self.catalogue.find(route.model, route.version)
             if head.encoding:
                 body = decompress(body, head.encoding, self.limits.decompressed_bytes)
             request = self._request(connection, version, head.header_length, body)
             version.submit(request)
         except Exception as error:
-            connection.send(self.refusal(error, version))
+            connection.send(reply_to(self.failed(error, version)))
             return
         connection.request = request
-        version.statistics.in_flight += 1
-        self.in_flight += 1
+        self.begin(version)
 
     def _request(
         self, connection: Connection, version: LoadedVersion, told: str | None, body: Body
@@ -86,20 +115,13 @@ class Application:
         inputs = planner.inputs(plan, body, length, self.shared)
         return HttpRequest(self, connection, version, plan, inputs)
 
-    def refusal(self, error: Exception, version: LoadedVersion | None) -> Reply:
-        """The reply to a request that failed, counted for the version that it named."""
-        found = fault_of(error)
-        if version is not None:
-            version.statistics.outcomes[found.outcome] += 1
-        return reply_to(found)
-
     async def _operate(self, connection: Connection, head: Head, route: Route, body: Body) -> None:
         try:
             if head.encoding:
                 body = decompress(body, head.encoding, self.limits.decompressed_bytes)
             reply = await self._operations.answer(route, bytes(body))
         except Exception as error:
-            reply = reply_to(fault_of(error))
+            reply = reply_to(self.failed(error))
         connection.send(reply)
 
 
@@ -124,18 +146,17 @@ class HttpRequest(Pending):
 
     def done(self, outcome: Answer | Exception) -> None:
         app, version = self._app, self.version
-        app.in_flight -= 1
-        version.statistics.in_flight -= 1
-        if isinstance(outcome, Answer):
-            try:
-                lines, parts = version.planner.reply(self._plan, outcome.outputs, app.shared)
-            except Exception as error:
-                self._connection.send(app.refusal(error, version))
-                return
-            version.statistics.outcomes["ok"] += 1
-            self._connection.write(200, lines, parts)
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            lines, parts = version.planner.reply(self._plan, outcome.outputs, app.shared)
+        except Exception as error:
+            found = app.failed(error)
+            app.end(version, found.outcome)
+            self._connection.send(reply_to(found))
         else:
-            self._connection.send(app.refusal(outcome, version))
+            app.end(version, "ok")
+            self._connection.write(200, lines, parts)
 
 
 def reply_to(found: Fault) -> Reply:

@@ -58,6 +58,10 @@ class Catalogue:
         """Whether everything that was asked for is there."""
         return all(served.state == "READY" for served in self._served.values())
 
+    def __contains__(self, asked: tuple[str, str]) -> bool:
+        """Whether a name and a version, empty for the newest, are served."""
+        return asked in self._routes
+
     def find(self, name: str, version: str) -> LoadedVersion:
         """The version called ``version``, the newest one when that is empty.
 

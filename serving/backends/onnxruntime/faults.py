@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
 
 from serving.batching import CancelledError, ExpiredError, RefusedError
@@ -40,9 +39,8 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
 
 
 def fault_of(error: Exception) -> Fault:
-    """What ``error`` means to the client. A fault of the server's own is also printed."""
+    """What ``error`` means to the client."""
     for kinds, outcome, status in _KINDS:
         if isinstance(error, kinds):
             return Fault(outcome, status, str(error))
-    traceback.print_exception(error)
     return Fault("server_fault", 500, f"inference failed: {error}")

@@ -29,6 +29,7 @@ class OnnxRuntimeBackend:
             MachineError: the provider that the configuration wants is not there.
         """
         config = plan.model.config
+        (grpc_port,) = plan.more_ports(1)
         provider = require_provider(PROVIDERS[config.accelerator])
         return Launch(
             label=plan.label,
@@ -37,7 +38,7 @@ class OnnxRuntimeBackend:
                 *(sys.executable, "-I", "-S", str(_SUPERVISE)),
                 *(sys.executable, "-m", "serving.backends.onnxruntime"),
                 *("--repository", str(plan.model.root), "--model", plan.model.name),
-                *("--host", plan.host, "--port", str(plan.port)),
+                *("--host", plan.host, "--port", str(plan.port), "--grpc-port", str(grpc_port)),
             ),
             facts={
                 "server": f"infersweep {version('infersweep')} on uvloop {version('uvloop')}, "
@@ -48,6 +49,7 @@ class OnnxRuntimeBackend:
                 "intra-op threads per instance": str(config.intra_op_threads),
             },
             metrics_url=f"{plan.url}/metrics",
+            grpc_url=f"grpc://{plan.host}:{grpc_port}",
         )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import version as version_of
-from typing import Any
+from typing import Any, TypeGuard
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -36,14 +36,14 @@ def server_version() -> str:
 
 
 class Operations:
-    """Args: ``accepting`` is whether new inferences are taken."""
+    """Args: ``draining`` is whether new inferences are refused."""
 
     def __init__(
-        self, catalogue: Catalogue, shared: SharedMemory, accepting: Callable[[], bool]
+        self, catalogue: Catalogue, shared: SharedMemory, draining: Callable[[], bool]
     ) -> None:
         self._catalogue = catalogue
         self._shared = shared
-        self._accepting = accepting
+        self._draining = draining
         self._by_name: Mapping[str, Callable[[Route, bytes], Awaitable[Reply]]] = {
             "live": self._live,
             "ready": self._ready,
@@ -70,7 +70,7 @@ class Operations:
         return Reply(200)
 
     async def _ready(self, _: Route, __: bytes) -> Reply:
-        return Reply(200 if self._accepting() and self._catalogue.ready else 503)
+        return Reply(200 if self._catalogue.ready and not self._draining() else 503)
 
     async def _server_metadata(self, _: Route, __: bytes) -> Reply:
         return json_reply(
@@ -83,14 +83,15 @@ class Operations:
 
     async def _model_ready(self, route: Route, _: bytes) -> Reply:
         self._catalogue.find(route.model, route.version)
-        return Reply(200 if self._accepting() else 503)
+        return Reply(503 if self._draining() else 200)
 
     async def _model_config(self, route: Route, _: bytes) -> Reply:
         found = self._catalogue.find(route.model, route.version)
         return json_reply(await asyncio.to_thread(describe_configuration, found.prepared.model))
 
     async def _statistics(self, route: Route, _: bytes) -> Reply:
-        return json_reply({"model_stats": model_statistics(self._catalogue, route)})
+        stats = model_statistics(self._catalogue, route.model, route.version)
+        return json_reply({"model_stats": stats})
 
     async def _index(self, _: Route, body: bytes) -> Reply:
         only_ready = bool(_json(body).get("ready"))
@@ -104,13 +105,7 @@ class Operations:
         )
 
     async def _load(self, route: Route, body: bytes) -> Reply:
-        parameters = _json(body).get("parameters") or {}
-        if parameters:
-            raise ProtocolError(
-                f"load parameters are not supported: {', '.join(map(str, parameters))}; change the "
-                "model's folder instead"
-            )
-        await load(self._catalogue, route.model)
+        await load(self._catalogue, route.model, _json(body).get("parameters") or {})
         return Reply(200)
 
     async def _unload(self, route: Route, _: bytes) -> Reply:
@@ -123,7 +118,7 @@ class Operations:
     async def _register(self, route: Route, body: bytes) -> Reply:
         told = _json(body)
         key, offset, size = told.get("key"), told.get("offset", 0), told.get("byte_size")
-        if not isinstance(key, str) or not _whole(offset) or not _whole(size):
+        if not (isinstance(key, str) and _whole(offset) and _whole(size)):
             raise ProtocolError("a region needs a text 'key', an 'offset' and a 'byte_size'")
         self._shared.register(str(route.region), key, offset, size)
         return Reply(200)
@@ -139,13 +134,17 @@ class Operations:
         return json_reply(describe_interface(NAME, server_version()))
 
 
-async def load(catalogue: Catalogue, name: str) -> None:
+async def load(catalogue: Catalogue, name: str, parameters: Iterable[str]) -> None:
     """Load a model for a client.
 
     Raises:
         UnknownModelError: the repository has none of that name.
-        ProtocolError: it cannot be served; the client named it, so the client is told.
+        ProtocolError: it cannot be served, or a parameter wants it served otherwise than its
+            folder says; the client named it, so the client is told.
     """
+    told = ", ".join(parameters)
+    if told:
+        raise ProtocolError(f"load parameters are not supported: {told}; change the model's folder")
     known = {entry.name for entry in await asyncio.to_thread(catalogue.index)}
     if name not in known:
         raise UnknownModelError(f"there is no model {name!r} in the repository")
@@ -155,13 +154,17 @@ async def load(catalogue: Catalogue, name: str) -> None:
         raise ProtocolError(str(error)) from None
 
 
-def model_statistics(catalogue: Catalogue, route: Route) -> list[dict[str, Any]]:
-    """Statistics of one version, of all versions of a model, or of everything."""
-    if route.version:
-        chosen = [catalogue.find(route.model, route.version)]
-    elif route.model:
-        name = catalogue.find(route.model, "").name
-        chosen = [catalogue.find(name, str(number)) for number in catalogue.versions_of(name)]
+def model_statistics(catalogue: Catalogue, name: str, version: str) -> list[dict[str, Any]]:
+    """Statistics of one version, of all versions of a model, or of everything.
+
+    Raises:
+        UnknownModelError: it is not served.
+    """
+    if version:
+        chosen = [catalogue.find(name, version)]
+    elif name:
+        numbers = catalogue.versions_of(catalogue.find(name, "").name)
+        chosen = [catalogue.find(name, str(number)) for number in numbers]
     else:
         chosen = list(catalogue.all())
     return [one.statistics.describe(one.name, one.version) for one in chosen]
@@ -171,5 +174,5 @@ def _json(body: bytes) -> Mapping[str, Any]:
     return json_object(body, with_binary=True) if body else {}
 
 
-def _whole(value: object) -> bool:
+def _whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

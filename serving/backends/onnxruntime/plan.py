@@ -84,7 +84,7 @@ class Planner:
         self._version = version
         self._element_limit = element_limit
         self._datatypes = {spec.name: spec.datatype for spec in config.outputs}
-        self._plans: dict[bytes, Plan] = {}
+        self._plans: dict[bytes | InferHeader, Plan] = {}
 
     def plan(self, text: bytes, *, with_binary: bool) -> Plan:
         """The plan for a request whose JSON part is ``text``.
@@ -94,19 +94,29 @@ class Planner:
         """
         plan = self._plans.get(text)
         if plan is None:
-            plan = self.plan_for(parse_header(text, with_binary=with_binary))
+            plan = self._plan(parse_header(text, with_binary=with_binary))
             if len(text) <= _REMEMBERED_BYTES:
-                if len(self._plans) >= _REMEMBERED:
-                    self._plans.clear()
-                self._plans[text] = plan
+                self._remember(text, plan)
         return plan
 
     def plan_for(self, header: InferHeader) -> Plan:
-        """The plan for a header that came some other way.
+        """The plan for a header without JSON values, which came some other way.
 
         Raises:
             ProtocolError: it does not fit the model.
         """
+        plan = self._plans.get(header)
+        if plan is None:
+            plan = self._plan(header)
+            self._remember(header, plan)
+        return plan
+
+    def _remember(self, key: bytes | InferHeader, plan: Plan) -> None:
+        if len(self._plans) >= _REMEMBERED:
+            self._plans.clear()
+        self._plans[key] = plan
+
+    def _plan(self, header: InferHeader) -> Plan:
         for tensor in header.inputs:
             if math.prod(tensor.shape) > self._element_limit:
                 raise BodyTooLargeError(
@@ -146,6 +156,20 @@ class Planner:
             check_values(self._config, arrays)
         return arrays
 
+    def inputs_of(
+        self, plan: Plan, blobs: Sequence[bytes], shared: SharedMemory
+    ) -> dict[str, Array]:
+        """Input name to array, from one piece of bytes for each input that is not shared.
+
+        Raises:
+            ProtocolError: as ``inputs``.
+        """
+        return self.inputs(plan, blobs[0] if len(blobs) == 1 else b"".join(blobs), 0, shared)
+
+    def tensor(self, name: str, outputs: Mapping[str, Array]) -> Tensor:
+        """The output called ``name``."""
+        return Tensor(name, self._datatypes[name], outputs[name])
+
     def reply(
         self, plan: Plan, outputs: Mapping[str, Array], shared: SharedMemory
     ) -> tuple[bytes, list[bytes | memoryview]]:
@@ -179,13 +203,12 @@ class Planner:
         header = describe_response(self._config.name, self._version, plan.header)
         blobs = []
         for output in plan.wanted:
-            tensor = Tensor(output.name, self._datatypes[output.name], outputs[output.name])
+            tensor = self.tensor(output.name, outputs)
             if output.region is None:
                 blobs.append(describe_tensor(tensor, output.binary, header["outputs"]))
                 continue
-            content = to_binary(tensor)
-            shared.write(output.region, content)
-            describe_shared(tensor, output.region, len(content), header["outputs"])
+            size = shared.write(output.region, to_binary(tensor))
+            describe_shared(tensor, output.region, size, header["outputs"])
         body, length = join(header, blobs)
         return _lines(length, len(body)), [body]
 

@@ -93,8 +93,8 @@ class SharedMemory:
             raise ProtocolError(f"shared memory region {part.name!r} has become shorter")
         return content
 
-    def write(self, part: Region, content: bytes | memoryview) -> None:
-        """Put an output into ``part``.
+    def write(self, part: Region, content: bytes | memoryview) -> int:
+        """Put an output into ``part``; returns its bytes.
 
         Raises:
             ProtocolError: the region is not registered, or too small.
@@ -107,7 +107,7 @@ class SharedMemory:
         region, at = self._place(part, len(content))
         if os.fstat(region.file).st_size < at + len(content):
             raise ProtocolError(f"shared memory region {part.name!r} has become shorter")
-        os.pwritev(region.file, [content], at)
+        return os.pwritev(region.file, [content], at)
 
     def _place(self, part: Region, size: int) -> tuple[_Registered, int]:
         region = self._regions.get(part.name)

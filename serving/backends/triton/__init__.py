@@ -27,7 +27,6 @@ from serving.backends.triton.wheel import (
     installed_onnxruntime,
 )
 from serving.errors import ModelError
-from serving.process import free_port
 
 SHARED_MEMORY = Path("/dev/shm")
 # Two instances that joined images of 640 x 640 were seen to hold 150 MB there together.
@@ -120,7 +119,7 @@ def _launch(
     warnings: tuple[str, ...] = (),
 ) -> Launch:
     config = plan.model.config
-    grpc_port, metrics_port = _more_ports(plan)
+    grpc_port, metrics_port = plan.more_ports(2)
     threads = max(1, len(plan.cpus))
     return Launch(
         label=plan.label,
@@ -152,15 +151,6 @@ def _launch(
         grpc_url=f"grpc://{plan.host}:{grpc_port}",
         ready_within_s=120.0,
     )
-
-
-def _more_ports(plan: ServePlan) -> tuple[int, int]:
-    """Two free ports besides the plan's; nothing holds a free port, so it may be found twice."""
-    ports = {plan.port: None}
-    while len(ports) < 3:
-        ports[free_port(plan.host)] = None
-    _, first, second = ports
-    return first, second
 
 
 BACKEND = TritonBackend()

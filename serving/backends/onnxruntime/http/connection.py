@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
     def _read(self, data: memoryview, count: int) -> None:
         """``data`` starts with a head."""
         limit = self._server.limits.head_bytes
-        end = data.obj.find(_END, 0, min(count, limit))
+        end = bytes(data[: min(count, limit)]).find(_END)
         if end < 0:
             if count >= limit:
                 self._refuse(431, f"the head is larger than the limit of {limit} bytes")

@@ -12,7 +12,8 @@ import httptools
 
 from serving.protocol import HEADER_LENGTH
 
-_ECHOED = frozenset({b"traceparent", b"x-request-id"})
+ECHOED = ("traceparent", "x-request-id")
+"""Headers that come back as they came, so that a client finds its request again."""
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 _REMEMBERED = 512
 
@@ -129,9 +130,7 @@ class HeadParser:
             authorized=hmac.compare_digest(
                 headers.get(b"authorization", b"") if self._credentials else b"", self._credentials
             ),
-            echo=b"".join(
-                b"%s: %s\r\n" % (name, headers[name]) for name in _ECHOED & headers.keys()
-            ),
+            echo=_echo(headers),
         )
 
 
@@ -147,3 +146,8 @@ def _length(headers: dict[bytes, bytes]) -> int | None:
 def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")
+
+
+def _echo(headers: dict[bytes, bytes]) -> bytes:
+    names = (name.encode() for name in ECHOED)
+    return b"".join(b"%s: %s\r\n" % (name, headers[name]) for name in names if name in headers)
