@@ -83,9 +83,9 @@ class Batcher:
             thread.start()
 
     @property
-    def pending(self) -> int:
-        """Requests that wait or are being computed."""
-        return len(self._queue) + self._in_flight
+    def waiting(self) -> int:
+        """Requests that no instance has taken yet."""
+        return len(self._queue)
 
     def submit(self, request: Pending) -> None:
         """Queue a validated request; ``request.done`` is called later, on the loop.
@@ -171,7 +171,7 @@ class Batcher:
         self._note_quiet()
 
     def _note_quiet(self) -> None:
-        if not self.pending:
+        if not self._in_flight and not self._queue:
             self._quiet.set()
         else:
             self._quiet.clear()

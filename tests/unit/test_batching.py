@@ -1,16 +1,26 @@
-"""Which requests run together, seen through a model that notes its batches. No sleeps."""
+"""A queue and its instances on an event loop, seen through a model that notes its batches."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
-from serving.batching import Batcher, QueueFullError
+from serving.batching import (
+    Answer,
+    Batcher,
+    CancelledError,
+    ExpiredError,
+    Pending,
+    QueueFullError,
+)
+from serving.batching.instances import BatchResult
 from serving.errors import ServerError
-from serving.models.config import DynamicBatching, ModelConfig, TensorSpec
+from serving.models.config import ModelConfig, TensorSpec
+from serving.models.scheduling import DynamicBatching, QueuePolicy
 from serving.protocol import Array
 
 
@@ -19,11 +29,9 @@ class Gate:
 
     def __init__(self) -> None:
         self.open = threading.Event()
-        self.entered = threading.Event()
         self.batches: list[int] = []
 
     def __call__(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        self.entered.set()
         assert self.open.wait(10)
         self.batches.append(inputs["x"].shape[0])
         if (inputs["x"] < 0).any():
@@ -31,171 +39,261 @@ class Gate:
         return {"y": inputs["x"] * 2}
 
 
-def config(*, batching: bool = True, delay_ns: int = 0, most: int = 4) -> ModelConfig:
-    spec = (TensorSpec("x", "FP32", (-1,)),)
-    return ModelConfig(
-        "m",
-        "onnxruntime",
-        most,
-        spec,
-        spec,
-        dynamic_batching=DynamicBatching(delay_ns) if batching else None,
-    )
+class Asked(Pending):
+    """A request whose outcome can be awaited."""
+
+    __slots__ = ("future",)
+
+    def __init__(
+        self, value: float = 1.0, *, width: int = 2, rows: int = 1, timeout_ns: int = 0
+    ) -> None:
+        array = np.full((rows, width), value, np.float32)
+        super().__init__({"x": array}, rows, width, timeout_ns)
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def done(self, outcome: Answer | Exception) -> None:
+        if isinstance(outcome, Exception):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
 
 
-def row(value: float, width: int = 2, rows: int = 1) -> dict[str, Array]:
-    return {"x": np.full((rows, width), value, np.float32)}
+class Bench:
+    """A batcher under test and the gate of its instances."""
+
+    def __init__(
+        self,
+        batching: DynamicBatching | None = DynamicBatching(0),  # noqa: B008  (frozen)
+        *,
+        most: int = 4,
+        limit: int = 100,
+        instances: int = 1,
+        run: Callable[[Mapping[str, Array]], Mapping[str, Array]] | None = None,
+    ) -> None:
+        self.gate = Gate()
+        self.results: list[BatchResult] = []
+        spec = (TensorSpec("x", "FP32", (-1,)),)
+        config = ModelConfig("m", "onnxruntime", most, spec, spec, dynamic_batching=batching)
+        self.batcher = Batcher(
+            config,
+            [run or self.gate] * instances,
+            queue_limit=limit,
+            on_batch=self.results.append,
+        )
+
+    def ask(self, value: float = 1.0, **more: int) -> Asked:
+        asked = Asked(value, **more)
+        self.batcher.submit(asked)
+        return asked
+
+    async def blocked(self) -> Asked:
+        """One request inside the model, so that the next ones wait in the queue together."""
+        asked = self.ask(0.0)
+        while self.batcher.waiting:
+            await asyncio.sleep(0)
+        return asked
+
+    async def answers(self, asked: Sequence[Asked]) -> list[Answer]:
+        self.gate.open.set()
+        return list(await asyncio.wait_for(asyncio.gather(*(one.future for one in asked)), 10))
 
 
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open.set()
+def on_a_loop(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
 
 
-def blocked(gate: Gate, batcher: Batcher) -> None:
-    """Put one request into the model, so that the next ones wait in the queue together."""
-    batcher.submit(row(0.0), 1)
-    assert gate.entered.wait(10)
+def test_waiting_requests_run_together_and_get_their_own_rows() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.blocked()
+        answers = await bench.answers([bench.ask(float(n)) for n in range(6)])
+        firsts = [float(answer.outputs["y"][0, 0]) for answer in answers]
+        assert firsts == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+        assert bench.gate.batches == [1, 4, 2]
+        await bench.batcher.close()
+        assert [result.rows for result in bench.results] == [1, 4, 2]
+        assert all(result.compute_ns > 0 for result in bench.results)
+        assert answers[0].queue_ns >= answers[3].queue_ns
+
+    on_a_loop(check)
 
 
-def test_waiting_requests_run_together_and_get_their_own_rows(gate: Gate) -> None:
-    batcher = Batcher(config(), [gate], queue_limit=100)
-    blocked(gate, batcher)
-    futures = [batcher.submit(row(float(n)), 1) for n in range(6)]
-    gate.open.set()
-    answers = [future.result(10) for future in futures]
-    assert [float(a.outputs["y"][0, 0]) for a in answers] == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
-    batcher.close()
-    assert gate.batches == [1, 4, 2]
+def test_unequal_shapes_and_too_many_rows_stay_apart() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.blocked()
+        asked = [
+            bench.ask(width=width, rows=rows) for width, rows in [(2, 1), (3, 1), (2, 3), (2, 1)]
+        ]
+        shapes = [answer.outputs["y"].shape for answer in await bench.answers(asked)]
+        assert shapes == [(1, 2), (1, 3), (3, 2), (1, 2)]
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_unequal_shapes_and_too_many_rows_stay_apart(gate: Gate) -> None:
-    batcher = Batcher(config(), [gate], queue_limit=100)
-    blocked(gate, batcher)
-    sizes = [(2, 1), (3, 1), (2, 3), (2, 1)]
-    futures = [batcher.submit(row(1.0, width, rows), rows) for width, rows in sizes]
-    gate.open.set()
-    for (width, rows), future in zip(sizes, futures, strict=True):
-        assert future.result(10).outputs["y"].shape == (rows, width)
-    batcher.close()
-    assert gate.batches == [1, 4, 1, 1]
+def test_requests_that_come_in_one_turn_of_the_loop_leave_together() -> None:
+    async def check() -> None:
+        bench = Bench()
+        answers = await bench.answers([bench.ask() for _ in range(3)])
+        assert [answer.batch_rows for answer in answers] == [3, 3, 3]
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_without_a_batcher_each_runs_alone(gate: Gate) -> None:
-    batcher = Batcher(config(batching=False), [gate], queue_limit=100)
-    gate.open.set()
-    for future in [batcher.submit(row(1.0), 1) for _ in range(5)]:
-        future.result(10)
-    batcher.close()
-    assert gate.batches == [1] * 5
+def test_a_short_delay_ends_by_itself() -> None:
+    async def check() -> None:
+        bench = Bench(DynamicBatching(200_000))
+        (answer,) = await bench.answers([bench.ask()])
+        assert answer.queue_ns >= 200_000
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_a_full_batch_does_not_wait_for_the_delay(gate: Gate) -> None:
-    batcher = Batcher(config(delay_ns=3_600 * 10**9), [gate], queue_limit=100)
-    gate.open.set()
-    for future in [batcher.submit(row(1.0), 1) for _ in range(4)]:
-        assert future.result(10).batch_rows == 4
-    lonely = batcher.submit(row(1.0), 1)
-    batcher.close()
-    assert lonely.result(10).batch_rows == 1
+def test_one_bad_request_fails_alone() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.blocked()
+        good, bad, other = (bench.ask(value) for value in (1.0, -1.0, 3.0))
+        right, wrong = await bench.answers([good, other])
+        assert (float(right.outputs["y"][0, 0]), float(wrong.outputs["y"][0, 0])) == (2.0, 6.0)
+        with pytest.raises(ValueError, match="negative"):
+            await bad.future
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_one_bad_request_fails_alone(gate: Gate) -> None:
-    batcher = Batcher(config(), [gate], queue_limit=100)
-    blocked(gate, batcher)
-    good, bad, other = (batcher.submit(row(value), 1) for value in (1.0, -1.0, 3.0))
-    gate.open.set()
-    assert float(good.result(10).outputs["y"][0, 0]) == 2.0
-    assert float(other.result(10).outputs["y"][0, 0]) == 6.0
-    with pytest.raises(ValueError, match="negative"):
-        bad.result(10)
-    batcher.close()
+def test_a_full_queue_refuses_at_once() -> None:
+    async def check() -> None:
+        bench = Bench(limit=2)
+        first = await bench.blocked()
+        asked = [bench.ask(), bench.ask()]
+        with pytest.raises(QueueFullError):
+            bench.ask()
+        await bench.answers([first, *asked])
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_a_full_queue_refuses_at_once(gate: Gate) -> None:
-    batcher = Batcher(config(), [gate], queue_limit=2)
-    blocked(gate, batcher)
-    for _ in range(2):
-        batcher.submit(row(1.0), 1)
-    with pytest.raises(QueueFullError):
-        batcher.submit(row(1.0), 1)
+def test_a_cancelled_request_costs_no_inference() -> None:
+    async def check() -> None:
+        bench = Bench()
+        first = await bench.blocked()
+        asked = bench.ask()
+        bench.batcher.cancel(asked)
+        with pytest.raises(CancelledError):
+            await asked.future
+        await bench.answers([first])
+        await bench.batcher.close()
+        assert bench.gate.batches == [1]
+
+    on_a_loop(check)
 
 
-def test_a_cancelled_request_costs_no_inference(gate: Gate) -> None:
-    batcher = Batcher(config(), [gate], queue_limit=9)
-    blocked(gate, batcher)
-    assert batcher.submit(row(1.0), 1).cancel()
-    gate.open.set()
-    batcher.close()
-    assert gate.batches == [1]
+def test_a_request_that_waits_too_long_is_told_while_the_model_is_busy() -> None:
+    async def check() -> None:
+        bench = Bench(DynamicBatching(0, queue=QueuePolicy(timeout_ns=2_000_000)))
+        first = await bench.blocked()
+        with pytest.raises(ExpiredError, match="longer than it may"):
+            await asyncio.wait_for(bench.ask().future, 10)
+        assert bench.gate.batches == []
+        await bench.answers([first])
+        await bench.batcher.close()
+
+    on_a_loop(check)
+
+
+def test_a_shorter_timeout_that_comes_later_is_kept_too() -> None:
+    async def check() -> None:
+        policy = QueuePolicy(timeout_ns=3_600 * 10**9, may_shorten=True)
+        bench = Bench(DynamicBatching(0, queue=policy))
+        first = await bench.blocked()
+        patient = bench.ask()
+        with pytest.raises(ExpiredError):
+            await asyncio.wait_for(bench.ask(timeout_ns=2_000_000).future, 10)
+        await bench.answers([first, patient])
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
 def test_two_shapes_run_side_by_side_on_two_instances() -> None:
-    release, started = threading.Event(), threading.Semaphore(0)
+    async def check() -> None:
+        both = threading.Barrier(2, timeout=10)
 
-    def run(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        started.release()
-        assert release.wait(10)
-        return {"y": inputs["x"]}
+        def run(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+            both.wait()
+            return {"y": inputs["x"]}
 
-    batcher = Batcher(config(most=2), [run, run], queue_limit=9)
-    for width in (1, 2, 1, 2):
-        batcher.submit(row(1.0, width), 1)
-    assert started.acquire(timeout=10)
-    assert started.acquire(timeout=10)
-    release.set()
-    batcher.close()
+        bench = Bench(instances=2, run=run)
+        await bench.answers([bench.ask(width=width) for width in (1, 2)])
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_an_output_without_its_rows_is_an_error_not_an_empty_answer(gate: Gate) -> None:
-    gate.open.set()
-    batcher = Batcher(config(), [lambda _: {"y": np.zeros((1, 3))}], queue_limit=9)
-    with pytest.raises(ServerError, match=r"shape \[1, 3\] for a batch of 2"):
-        batcher.submit(row(1.0, rows=2), 2).result(10)
-    batcher.close()
+@pytest.mark.parametrize("ordered", [True, False])
+def test_answers_keep_the_order_of_requests_where_that_is_asked_for(ordered: bool) -> None:
+    async def check() -> None:
+        quick_is_done = threading.Event()
+
+        def run(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+            if inputs["x"].shape[1] == 1:
+                assert quick_is_done.wait(10)
+            else:
+                quick_is_done.set()
+            return {"y": inputs["x"]}
+
+        bench = Bench(DynamicBatching(0, preserve_ordering=ordered), instances=2, run=run)
+        order: list[str] = []
+        slow, quick = bench.ask(width=1), bench.ask(width=2)
+        slow.future.add_done_callback(lambda _: order.append("slow"))
+        quick.future.add_done_callback(lambda _: order.append("quick"))
+        await bench.answers([slow, quick])
+        await bench.batcher.close()
+        if ordered:
+            assert order == ["slow", "quick"]
+        else:
+            assert sorted(order) == ["quick", "slow"]
+
+    on_a_loop(check)
 
 
-def test_a_model_without_a_batch_axis_runs_alone(gate: Gate) -> None:
-    batcher = Batcher(config(batching=False, most=0), [gate], queue_limit=9)
-    blocked(gate, batcher)
-    futures = [batcher.submit({"x": np.full(n, 1.0)}, 1) for n in (3, 3, 4)]
-    gate.open.set()
-    assert [future.result(10).outputs["y"].shape for future in futures] == [(3,), (3,), (4,)]
-    batcher.close()
+def test_an_output_without_its_rows_is_an_error_not_an_empty_answer() -> None:
+    async def check() -> None:
+        bench = Bench(run=lambda _: {"y": np.zeros((1, 3))})
+        with pytest.raises(ServerError, match=r"shape \[1, 3\] for a batch of 2"):
+            await bench.ask(rows=2).future
+        await bench.batcher.close()
+
+    on_a_loop(check)
 
 
-def test_a_preferred_size_leaves_before_the_delay(gate: Gate) -> None:
-    spec = (TensorSpec("x", "FP32", (-1,)),)
-    batching = DynamicBatching(3_600 * 10**9, (2,))
-    model = ModelConfig("m", "onnxruntime", 8, spec, spec, dynamic_batching=batching)
-    batcher = Batcher(model, [gate], queue_limit=9)
-    gate.open.set()
-    futures = [batcher.submit(row(1.0), 1) for _ in range(2)]
-    assert [future.result(10).batch_rows for future in futures] == [2, 2]
-    batcher.close()
+def test_a_model_without_a_batch_axis_runs_alone() -> None:
+    async def check() -> None:
+        bench = Bench(None, most=0)
+        await bench.blocked()
+        await bench.answers([bench.ask() for _ in range(3)])
+        await bench.batcher.close()
+        assert bench.gate.batches == [1] * 4
+
+    on_a_loop(check)
 
 
-def test_durations_and_batches_are_reported(gate: Gate) -> None:
-    seen: list[int] = []
-    batcher = Batcher(config(), [gate], queue_limit=9, on_batch=seen.append)
-    blocked(gate, batcher)
-    futures = [batcher.submit(row(1.0), 1) for _ in range(3)]
-    gate.open.set()
-    answers = [future.result(10) for future in futures]
-    assert all(answer.queue_ns > 0 and answer.compute_ns > 0 for answer in answers)
-    assert answers[0].queue_ns >= answers[-1].queue_ns
-    batcher.close()
-    assert seen == [1, 3]
+def test_a_closed_batcher_finishes_its_queue_and_takes_no_more() -> None:
+    async def check() -> None:
+        bench = Bench(DynamicBatching(3_600 * 10**9))
+        queued = bench.ask(2.0)
+        closing = asyncio.create_task(bench.batcher.close())
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError, match="unloaded"):
+            bench.ask()
+        bench.gate.open.set()
+        await asyncio.wait_for(closing, 10)
+        assert float((await queued.future).outputs["y"][0, 0]) == 4.0
 
-
-def test_a_closed_batcher_finishes_its_queue_and_takes_no_more(gate: Gate) -> None:
-    batcher = Batcher(config(), [gate], queue_limit=9)
-    blocked(gate, batcher)
-    queued = batcher.submit(row(2.0), 1)
-    gate.open.set()
-    batcher.close()
-    assert float(queued.result(0).outputs["y"][0, 0]) == 4.0
-    with pytest.raises(QueueFullError, match="shutting down"):
-        batcher.submit(row(1.0), 1)
+    on_a_loop(check)
