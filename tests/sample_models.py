@@ -40,7 +40,8 @@ ELEMENT_TYPES = {
     "BF16": TensorProto.BFLOAT16,
     "BYTES": TensorProto.STRING,
 }
-DATATYPES_OF_ONE_MODEL = tuple(name for name in ELEMENT_TYPES if name != "BF16")
+HALVES = ("FP16", "BF16")
+"""The datatypes that JSON does not carry."""
 
 
 @dataclass(frozen=True)
@@ -123,26 +124,21 @@ def write_tiny(root: Path, *, version: int = 1, seed: int = 7) -> Model:
 
 
 def write_datatypes(root: Path) -> Model:
-    """One input ``x_...`` of [-1, 2] for each datatype but BF16, given back as ``y_...``."""
-    kinds = [(kind, f"x_{kind.lower()}", f"y_{kind.lower()}") for kind in DATATYPES_OF_ONE_MODEL]
-    return write_model(
-        root,
-        "datatypes",
-        [helper.make_node("Identity", [x], [y]) for _, x, y in kinds],
-        [Port(x, kind, (-1, 2)) for kind, x, _ in kinds],
-        [Port(y, kind, (-1, 2)) for kind, _, y in kinds],
-    )
+    """Each datatype that JSON carries, [-1, 2]: ``x_bool`` is given back as ``y_bool``."""
+    kinds = [kind for kind in ELEMENT_TYPES if kind not in HALVES]
+    return _identities(root, "datatypes", kinds, (-1, 2))
 
 
-def write_bfloat16(root: Path) -> Model:
-    """Identity, which ONNX Runtime has for BF16 on the CPU; batched up to 8."""
-    nodes = [helper.make_node("Identity", ["x"], ["y"])]
-    return _bfloat16(root, "bfloat16", nodes)
+def write_halves(root: Path) -> Model:
+    """FP16 and BF16, given back; batched up to 8."""
+    return _identities(root, "halves", HALVES, (4,), max_batch_size=8)
 
 
 def write_bfloat16_sum(root: Path) -> Model:
     """A sum, for which ONNX Runtime has no BF16 kernel on the CPU: it cannot be loaded."""
-    return _bfloat16(root, "bfloat16_sum", [helper.make_node("Add", ["x", "x"], ["y"])])
+    x, y = Port("x", "BF16", (4,)), Port("y", "BF16", (4,))
+    add = helper.make_node("Add", ["x", "x"], ["y"])
+    return write_model(root, "bfloat16_sum", [add], [x], [y], max_batch_size=8)
 
 
 def write_gain(root: Path) -> Model:
@@ -153,6 +149,17 @@ def write_gain(root: Path) -> Model:
         [helper.make_node("Mul", ["x", "gain"], ["y"])],
         [Port("x", "FP32", (-1, 4)), Port("gain", "FP32", (1,), rank_0=True)],
         [Port("y", "FP32", (-1, 4))],
+    )
+
+
+def write_echo(root: Path) -> Model:
+    """Any number of values, given back; one input and no batch axis."""
+    return write_model(
+        root,
+        "echo",
+        [helper.make_node("Identity", ["x"], ["y"])],
+        [Port("x", "FP32", (-1,))],
+        [Port("y", "FP32", (-1,))],
     )
 
 
@@ -197,18 +204,28 @@ def write_arithmetic(root: Path) -> Model:
 PROTOCOL_MODELS: tuple[Callable[[Path], Model], ...] = (
     write_tiny,
     write_datatypes,
-    write_bfloat16,
+    write_halves,
     write_bfloat16_sum,
     write_gain,
+    write_echo,
     write_fixed,
     write_logarithm,
     write_arithmetic,
 )
 
 
-def _bfloat16(root: Path, name: str, nodes: Sequence[onnx.NodeProto]) -> Model:
-    x, y = Port("x", "BF16", (4,)), Port("y", "BF16", (4,))
-    return write_model(root, name, nodes, [x], [y], max_batch_size=8)
+def _identities(
+    root: Path, name: str, kinds: Sequence[str], dims: tuple[int, ...], *, max_batch_size: int = 0
+) -> Model:
+    names = [kind.lower() for kind in kinds]
+    return write_model(
+        root,
+        name,
+        [helper.make_node("Identity", [f"x_{one}"], [f"y_{one}"]) for one in names],
+        [Port(f"x_{kind.lower()}", kind, dims) for kind in kinds],
+        [Port(f"y_{kind.lower()}", kind, dims) for kind in kinds],
+        max_batch_size=max_batch_size,
+    )
 
 
 def _finished(graph: onnx.GraphProto) -> onnx.ModelProto:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from serving.protocol import NUMPY_TYPES, Array
-from tests.sample_models import DATATYPES_OF_ONE_MODEL
+from tests.sample_models import ELEMENT_TYPES, HALVES
 
 _FLOATS = {
-    "FP16": [65504, 6e-8, -0.0, np.nan],
     "FP32": [3.4028235e38, 1e-45, -0.0, np.inf],
     "FP64": [1.7976931348623157e308, 5e-324, 0.1, np.nan],
 }
@@ -28,11 +27,19 @@ def _of(datatype: str) -> Array:
     return np.array([[limits.min, limits.max], [0, 1]], dtype)
 
 
-EXTREMES: Mapping[str, Array] = {f"x_{kind.lower()}": _of(kind) for kind in DATATYPES_OF_ONE_MODEL}
+EXTREMES: Mapping[str, Array] = {
+    f"x_{kind.lower()}": _of(kind) for kind in ELEMENT_TYPES if kind not in HALVES
+}
 """The inputs of model ``datatypes``, two rows each."""
 
 NOTHING: Mapping[str, Array] = {name: array[:0] for name, array in EXTREMES.items()}
 """The same without a row."""
+
+
+def half_bits(rows: int) -> dict[str, Array]:
+    """Inputs of model ``halves``: any bits at all, so also NaN, infinity and the smallest."""
+    bits = np.random.default_rng(rows).integers(0, 1 << 16, (rows, 4)).astype(np.uint16)
+    return {f"x_{kind.lower()}": bits.view(NUMPY_TYPES[kind]) for kind in HALVES}
 
 
 def finite(arrays: Mapping[str, Array]) -> dict[str, Array]:

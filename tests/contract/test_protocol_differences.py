@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.contract.differences import BACKENDS, DIFFERENCES, difference
 
 ROOT = Path(__file__).parents[2]
-_ITEM = re.compile(r"- `(\w+)` (.+?)\.(?=\n- |\n\n|\Z)", re.DOTALL)
+_ITEM = re.compile(r"- `(\w+)` (.+?)\.(?=\n- |\n*\Z)", re.DOTALL)
 
 
 def told() -> set[tuple[str, str]]:

@@ -9,18 +9,15 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 from tests.contract.clients import Client
 from tests.contract.differences import Outcome
-from tests.contract.extremes import EXTREMES, NOTHING, assert_same_bits, finite
+from tests.contract.extremes import EXTREMES, NOTHING, assert_same_bits, finite, half_bits
 from tests.contract.faults import HEADER_LENGTH, A
 from tests.contract.served import Reply, Served
 
-IN_JSON = sorted(name for name in EXTREMES if name != "x_fp16")
-MIXES = {"none": [], "all": IN_JSON, "every other": IN_JSON[::2]}
+MIXES = {"none": [], "all": [*EXTREMES], "every other": [*EXTREMES][::2]}
 TEXT = ["ä", "", "b", "cc"]
 
 
@@ -87,19 +84,20 @@ def test_data_is_row_major_and_comes_back_flat(served: Served, data: Sequence[ob
 
 
 def test_sixteen_bit_floats_do_not_travel_as_json(http: Client) -> None:
-    row = np.ones((1, 4), ml_dtypes.bfloat16)
-    halves = {**NOTHING, "x_fp16": np.ones((1, 2), np.float16)}
-    for ask in (
-        lambda: http.infer("datatypes", halves, json_inputs=["x_fp16"]),
-        lambda: http.infer("datatypes", halves, outputs=["y_fp16"], json_outputs=["y_fp16"]),
-        lambda: http.infer("bfloat16", {"x": row}, outputs=["y"], json_outputs=["y"]),
-    ):
-        assert http.outcome(ask) is Outcome.CLIENT_FAULT
-    # The client itself refuses to write BF16 as JSON.
-    numbers = {"name": "x", "datatype": "BF16", "shape": [1, 4], "data": [1, 2, 3, 4]}
-    refusal = post(http.served, "bfloat16", numbers)
-    assert refusal.outcome is Outcome.CLIENT_FAULT
-    assert "binary" in refusal.json["error"]
+    x = half_bits(1)
+    for name in ("y_fp16", "y_bf16"):
+        outcome = http.outcome(
+            lambda one=name: http.infer("halves", x, outputs=[one], json_outputs=[one])
+        )
+        assert outcome is Outcome.CLIENT_FAULT
+    # By hand, since the client itself refuses to write BF16 as JSON.
+    numbers = {"shape": [1, 4], "data": [1, 2, 3, 4]}
+    fp16 = {"name": "x_fp16", "datatype": "FP16", **numbers}
+    bf16 = {"name": "x_bf16", "datatype": "BF16", **numbers}
+    for inputs in ([fp16, bf16], [bf16, fp16]):
+        refusal = post(http.served, "halves", *inputs)
+        assert refusal.outcome is Outcome.CLIENT_FAULT
+        assert "binary" in refusal.json["error"]
 
 
 def test_text_flat_nested_or_prefixed_with_its_length_in_bytes(served: Served) -> None:

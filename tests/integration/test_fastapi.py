@@ -1,18 +1,21 @@
-"""What is particular to the gunicorn baseline: several workers, PyTorch eager."""
+"""What is particular to the gunicorn baseline: several workers, PyTorch eager, its one limit."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
+import requests
 
 from loadtest.prepare import payloads_from
 from serving.deployment import Placement, plan_launch, running
 from serving.errors import ModelError, UsageError
 from serving.models.repository import Model
 from serving.parity import reference_for
-from serving.process import family
-from serving.readiness import reach_every_worker
+from serving.process import RunningProcess, family
+from serving.readiness import reach_every_worker, wait_ready
 
 
 def test_warm_up_reaches_each_of_several_workers(tiny: Model, tmp_path: Path) -> None:
@@ -41,3 +44,31 @@ def test_pytorch_is_refused_for_a_model_that_is_onnx_only(tiny: Model, tmp_path:
     for label, kind in (("fastapi:torch", ModelError), ("fastapi:jax", UsageError)):
         with pytest.raises(kind):
             plan_launch(label, tiny, placement, repository=tmp_path / "r", work_folder=tmp_path)
+
+
+def test_a_body_that_unpacks_beyond_the_limit_is_refused(tiny: Model, tmp_path: Path) -> None:
+    launch, _ = plan_launch(
+        "fastapi",
+        tiny,
+        Placement(cpus=(0,), usable_cpus=1),
+        repository=tmp_path / "r",
+        work_folder=tmp_path,
+    )
+    x = {"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [0] * 64}
+    body = json.dumps({"inputs": [x]}).encode()
+    limit = {"INFERSWEEP_FASTAPI_DECOMPRESSED_LIMIT_BYTES": str(len(body))}
+    with RunningProcess(launch.argv, env={**launch.env, **limit}, log=tmp_path / "log") as process:
+        wait_ready(launch.url, "tiny", deadline_s=60, process=process, label="fastapi")
+
+        def status(content: bytes) -> int:
+            return requests.post(
+                f"{launch.url}/v2/models/tiny/infer",
+                gzip.compress(content),
+                headers={"Content-Encoding": "gzip"},
+                timeout=20,
+            ).status_code
+
+        assert status(body) == 200
+        assert status(body + b" ") == 413
+        assert status(bytes(50_000_000)) == 413
+        assert status(body) == 200

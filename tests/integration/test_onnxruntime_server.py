@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,62 +20,12 @@ from serving.backends.base import ServePlan
 from serving.backends.onnxruntime.launch import BACKEND
 from serving.models.repository import Model
 from serving.process import RunningProcess, free_port, wait_until
-from serving.protocol import HEADER_LENGTH, Array, Tensor, decode_response, encode_request
+from serving.protocol import HEADER_LENGTH, Array, Tensor, encode_request
 from serving.session import open_session
 from tests.sample_models import write_tiny
+from tests.server_process import Server, serve
 
 BODY_LIMIT = 100_000
-
-
-class Server:
-    """A running server and its address."""
-
-    def __init__(self, url: str, process: RunningProcess) -> None:
-        self.url = url
-        self.process = process
-
-    def send(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> tuple[int, bytes, Mapping[str, str]]:
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=20)
-        connection.request(method, path, body, dict(headers or {}))
-        reply = connection.getresponse()
-        content = reply.read()
-        connection.close()
-        return reply.status, content, dict(reply.headers)
-
-    def infer(
-        self, array: Array, *, model: str = "tiny", binary: bool = True
-    ) -> tuple[int, Array | str]:
-        """Status, and the outputs or the error."""
-        body, length = encode_request([Tensor.of("x", array)], binary=binary)
-        headers = {} if length is None else {HEADER_LENGTH: str(length)}
-        status, content, told = self.send("POST", f"/v2/models/{model}/infer", body, headers)
-        if status != 200:
-            return status, json.loads(content)["error"]
-        header_length = told.get(HEADER_LENGTH.lower(), None)
-        outputs = decode_response(content, int(header_length) if header_length else None)
-        return status, outputs["y"].array
-
-    def ready(self) -> bool:
-        try:
-            return self.send("GET", "/v2/health/ready")[0] == 200
-        except OSError:
-            return False
-
-    def metric(self, name: str) -> float:
-        text = self.send("GET", "/metrics")[1].decode()
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
-
-
-@contextmanager
-def serve(model: Model, folder: Path, *more: str) -> Iterator[Server]:
-    plan = ServePlan("onnxruntime", "", model, (), free_port(), folder)
-    launch = BACKEND.launch(plan)
-    with RunningProcess((*launch.argv, *more), log=folder / "server.log") as process:
-        server = Server(launch.url, process)
-        wait_until(server.ready, deadline_s=30, process=process, what="server", poll_s=0.02)
-        yield server
 
 
 @pytest.fixture(scope="module")
