@@ -19,7 +19,7 @@ from serving.parity import Reference
 
 _PACKAGES = (
     *("onnxruntime-gpu", "onnxruntime", "torch", "locust", "fastapi", "gunicorn", "uvicorn"),
-    *("granian", "tritonclient", "numpy", "hdrhistogram"),
+    *("uvloop", "httptools", "tritonclient", "numpy", "hdrhistogram"),
 )
 
 

@@ -1,7 +1,7 @@
 """Keep one program running: start it, start it again when a signal has killed it.
 
-Run as ``python -I -S supervise.py PROGRAM [ARG ...]``. The program's own exits are passed on, and so
-are SIGTERM and SIGINT. This process stays small and does nothing else, so that what ends the
+Run as ``python -I -S supervise.py PROGRAM [ARG ...]``. The program's own exits are passed on, and
+so are SIGTERM and SIGINT. This process stays small and does nothing else, so that what ends the
 program does not end it too. Standard library only.
 """
 
@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-_SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "exec_pinned.py")
+_SHIM = str(Path(__file__).with_name("exec_pinned.py"))
 _SOON_S = 5.0
 _LONGEST_PAUSE_S = 30.0
 

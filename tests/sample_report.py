@@ -28,7 +28,7 @@ _RATES = {
 }
 _FACTS = {
     "triton": {"launcher": "wheel (nvidia-pytriton)", "server version": "2.51.0"},
-    "onnxruntime": {"server": "granian 2.5.0", "engine": "ONNX Runtime 1.24.0"},
+    "onnxruntime": {"server": "infersweep 0.1.0 on uvloop 0.23.0", "engine": "ONNX Runtime 1.24.0"},
     "fastapi": {"server": "gunicorn 27.0, uvicorn 0.40, FastAPI 0.115", "note": HOSTILE},
     "fastapi:torch": {},
 }

@@ -66,7 +66,7 @@ def findings() -> Iterator[Finding]:
         yield Finding("environment", variable, f"{effect}: unset it")
     driver = cuda_driver()
     if driver.cuda:
-        yield _driver(driver.cuda, driver, onnxruntime.cuda_version)
+        yield _driver(driver, onnxruntime.cuda_version)
         yield from _libraries(CUDA, libraries(CUDA))
         yield from _libraries(TENSORRT, libraries(TENSORRT))
     yield from _providers()
@@ -87,13 +87,14 @@ def _gpus() -> Finding:
     return Finding("GPUs", f"{names}; driver {survey.gpus[0].driver}")
 
 
-def _driver(runs: tuple[int, int], driver: CudaDriver, needed: str) -> Finding:
+def _driver(driver: CudaDriver, needed: str) -> Finding:
     """The driver against the CUDA that ONNX Runtime was built for; the major versions count."""
-    found = f"runs CUDA up to {runs[0]}.{runs[1]}, sees {driver.devices} GPU(s)"
+    major, minor = driver.cuda or (0, 0)
+    found = f"runs CUDA up to {major}.{minor}, sees {driver.devices} GPU(s)"
     wanted = f"ONNX Runtime {runtime_version()} needs CUDA {needed}"
     if not needed:
         return Finding("NVIDIA driver", found, "this ONNX Runtime is built without CUDA")
-    if runs[0] < int(needed.partition(".")[0]):
+    if major < int(needed.partition(".")[0]):
         return Finding("NVIDIA driver", found, f"{wanted}: update the driver")
     return Finding("NVIDIA driver", f"{found}; {wanted}", driver.why_none)
 

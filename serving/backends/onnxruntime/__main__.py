@@ -7,10 +7,10 @@ import contextlib
 import signal
 import ssl
 import sys
-from typing import Any
 
 import uvloop
 
+from serving.backends.onnxruntime import grpc_front
 from serving.backends.onnxruntime.app import Application
 from serving.backends.onnxruntime.catalogue import Catalogue
 from serving.backends.onnxruntime.http import HeadParser, HttpServer
@@ -48,8 +48,9 @@ async def _serve(settings: Settings) -> None:
     server = HttpServer(app, heads, limits)
     await _load_all(catalogue, settings)
     await server.listen(settings.host, settings.port, tls)
-    print(f"serving at {settings.host}:{settings.port}", flush=True)  # noqa: T201
-    rpc = await _start_grpc(app, settings) if settings.grpc_port is not None else None
+    grpc_at = "" if settings.grpc_port is None else f", gRPC at port {settings.grpc_port}"
+    print(f"serving at {settings.host}:{settings.port}{grpc_at}", flush=True)  # noqa: T201
+    rpc = await grpc_front.start(app, settings) if settings.grpc_port is not None else None
     polling = asyncio.create_task(_poll(catalogue, settings.poll_s))
     await stopping.wait()
     polling.cancel()
@@ -59,14 +60,6 @@ async def _serve(settings: Settings) -> None:
         await rpc.stop(0)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(catalogue.close(), 1.0)
-
-
-async def _start_grpc(app: Application, settings: Settings) -> Any:
-    from serving.backends.onnxruntime.grpc_front import start  # noqa: PLC0415  (30 MB of memory)
-
-    server = await start(app, settings)
-    print(f"gRPC at {settings.host}:{settings.grpc_port}", flush=True)  # noqa: T201
-    return server
 
 
 async def _load_all(catalogue: Catalogue, settings: Settings) -> None:

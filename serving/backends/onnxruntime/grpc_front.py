@@ -1,4 +1,8 @@
-"""The same server over gRPC: the methods of ``GRPCInferenceService`` on ``grpc.aio``."""
+"""The same server over gRPC: the methods of ``GRPCInferenceService``.
+
+``pygrpc_native`` does HTTP/2 outside Python and answers some five times as many calls per second as
+``grpc.aio``, whose interface it has; it knows no TLS, so secure ports stay with ``grpc.aio``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
+import pygrpc_native.aio
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
@@ -56,7 +61,8 @@ async def start(app: Application, settings: Settings) -> grpc.aio.Server:
         MachineError: the port or the certificate cannot be used.
     """
     limit = settings.limits.grpc_message_bytes
-    server = grpc.aio.server(
+    secure = settings.certificate is not None
+    server = (grpc.aio.server if secure else pygrpc_native.aio.server)(
         interceptors=[_Gate(settings.token)] if settings.token else [],
         options=[
             ("grpc.max_receive_message_length", limit),
