@@ -156,7 +156,11 @@ def exclusive(folder: Path | None) -> Iterator[None]:
         return
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            # Closing would not do: a process forked meanwhile has the file open too.
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def record_build(seconds: float, folder: Path | None, before: Engines) -> EngineBuild:

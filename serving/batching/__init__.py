@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from serving.batching.batcher import Batcher
 from serving.batching.queue import (
-    Answer,
     CancelledError,
     ExpiredError,
+    Outcome,
     Pending,
     QueueFullError,
     RefusedError,
@@ -18,10 +18,10 @@ from serving.batching.queue import (
 )
 
 __all__ = [
-    "Answer",
     "Batcher",
     "CancelledError",
     "ExpiredError",
+    "Outcome",
     "Pending",
     "QueueFullError",
     "RefusedError",

@@ -16,7 +16,6 @@ from queue import SimpleQueue
 
 from serving.batching.instances import BatchResult, Run, run_batch
 from serving.batching.queue import (
-    Answer,
     CancelledError,
     ExpiredError,
     Pending,
@@ -201,15 +200,12 @@ class Batcher:
 
 
 def _hand_out(result: BatchResult) -> None:
-    requests, rows, outputs = result.requests, result.rows, result.outputs
-    started_ns, compute_ns = result.started_ns, result.compute_ns
+    requests, outputs = result.requests, result.outputs
     if len(requests) == 1:
-        request = requests[0]
-        request.done(Answer(outputs, started_ns - request.since_ns, compute_ns, rows))
+        requests[0].done(outputs)
         return
     at = 0
     for request in requests:
         end = at + request.rows
-        own = {name: array[at:end] for name, array in outputs.items()}
+        request.done({name: array[at:end] for name, array in outputs.items()})
         at = end
-        request.done(Answer(own, started_ns - request.since_ns, compute_ns, rows))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 from serving.models.scheduling import DynamicBatching, QueuePolicy
 from serving.protocol import Array
@@ -31,21 +30,8 @@ class CancelledError(Exception):
     """The client went away before the request was computed."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Outputs of one request, and where its time went.
-
-    Attributes:
-        batch_rows: rows of the batch that it was computed in.
-    """
-
-    outputs: Mapping[str, Array]
-    queue_ns: int
-    compute_ns: int
-    batch_rows: int
-
-
-Outcome = Answer | Exception
+Outcome = Mapping[str, Array] | Exception
+"""The outputs of a request, or why there are none."""
 
 
 class Pending:

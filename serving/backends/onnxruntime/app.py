@@ -14,9 +14,9 @@ from serving.backends.onnxruntime.plan import Plan
 from serving.backends.onnxruntime.routes import Route
 from serving.backends.onnxruntime.settings import Limits
 from serving.backends.onnxruntime.shared_memory import SharedMemory
-from serving.batching import Answer, Pending, RefusedError
+from serving.batching import Outcome, Pending, RefusedError
 from serving.compression import decompress
-from serving.protocol import Array, ProtocolError, parse_header_length
+from serving.protocol import HEADER_LENGTH, Array, ProtocolError
 
 RETRY = ("retry-after", "1")
 Body = bytes | memoryview
@@ -101,15 +101,11 @@ class Application:
         self.begin(version)
 
     def _request(
-        self, connection: Connection, version: LoadedVersion, told: str | None, body: Body
+        self, connection: Connection, version: LoadedVersion, told: int | None, body: Body
     ) -> HttpRequest:
-        length = parse_header_length(told)
-        if length is None:
-            length = len(body)
-        elif length > len(body):
-            raise ProtocolError(
-                f"the header's length is {length} but the body has {len(body)} bytes"
-            )
+        length = len(body) if told is None else told
+        if length > len(body):
+            raise ProtocolError(f"{HEADER_LENGTH} is {length} but the body has {len(body)} bytes")
         planner = version.planner
         plan = planner.plan(bytes(body[:length]), with_binary=told is not None)
         inputs = planner.inputs(plan, body, length, self.shared)
@@ -144,12 +140,12 @@ class HttpRequest(Pending):
         self._plan = plan
         self.version = version
 
-    def done(self, outcome: Answer | Exception) -> None:
+    def done(self, outcome: Outcome) -> None:
         app, version = self._app, self.version
         try:
             if isinstance(outcome, Exception):
                 raise outcome
-            lines, parts = version.planner.reply(self._plan, outcome.outputs, app.shared)
+            lines, parts = version.planner.reply(self._plan, outcome, app.shared)
         except Exception as error:
             found = app.failed(error)
             app.end(version, found.outcome)

@@ -32,7 +32,7 @@ from serving.backends.onnxruntime.operations import (
 )
 from serving.backends.onnxruntime.plan import Plan
 from serving.backends.onnxruntime.settings import Settings
-from serving.batching import Answer, Pending
+from serving.batching import Outcome, Pending
 from serving.errors import MachineError
 from serving.models.config import load_message
 from serving.protocol import Array, to_binary
@@ -244,13 +244,13 @@ class GrpcRequest(Pending):
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Mapping[str, Array]] = loop.create_future()
 
-    def done(self, outcome: Answer | Exception) -> None:
+    def done(self, outcome: Outcome) -> None:
         if self.answer.done():
             return
-        if isinstance(outcome, Answer):
-            self.answer.set_result(outcome.outputs)
-        else:
+        if isinstance(outcome, Exception):
             self.answer.set_exception(outcome)
+        else:
+            self.answer.set_result(outcome)
 
 
 class _InferError(Exception):

@@ -27,6 +27,7 @@ class Prepared:
 
     Attributes:
         config: as it will be served.
+        sessions: one for each instance; the same one where instances can share it.
         unbatched: why requests are not joined although the configuration asks for it.
         load_s: until the sessions were made; ``warm_up_s`` is the time of first runs after that.
     """
@@ -54,11 +55,11 @@ def prepare(model: Model, version: int) -> Prepared:
             hint="This server does not know that; serve the model with the triton backend.",
         )
     began = time.monotonic()
-    sessions = tuple(open_session(model, version=version) for _ in range(config.instances))
+    sessions = _open(model, version)
     opened = time.monotonic()
     try:
         for warm_up, inputs in warm_up_inputs(config, model.folder):
-            for session in sessions:
+            for session in set(sessions):
                 for _ in range(warm_up.count):
                     session.run(inputs)
         unbatched = _dependence(config, sessions[0])
@@ -109,8 +110,21 @@ class LoadedVersion:
     async def close(self) -> None:
         """Answer what is queued, then free the sessions' memory."""
         await self._batcher.close()
-        for session in self.prepared.sessions:
+        for session in set(self.prepared.sessions):
             session.close()
+
+
+def _open(model: Model, version: int) -> tuple[Session, ...]:
+    """One session per instance, or one for all where that is the same but for the memory.
+
+    A run on the CPU with a single thread happens in the thread that asks for it, so several may use
+    one session at once; with more, they would wait for one pool.
+    """
+    execution = model.config.execution
+    apart = bool(execution.accelerators) or execution.intra_op_threads > 1 or execution.parallel
+    count = execution.instances if apart else 1
+    opened = [open_session(model, version=version, instance=n) for n in range(count)]
+    return tuple(opened) if apart else (opened[0],) * execution.instances
 
 
 def _dependence(config: ModelConfig, session: Session) -> str:

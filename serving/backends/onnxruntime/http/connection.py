@@ -266,8 +266,7 @@ class _Chunks:
 
 def _aligned(head: Head) -> memoryview:
     """Memory for the body in which the binary part, if any, starts at an aligned address."""
-    length, told = head.length or 0, head.header_length or "0"
-    json_part = int(told) if told.isdecimal() and len(told) < 10 else 0
+    length, json_part = head.length or 0, head.header_length or 0
     base = np.empty(length + _ALIGNMENT, np.uint8)
     start = -(base.ctypes.data + json_part) % _ALIGNMENT
     return base[start : start + length].data

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from serving.protocol import HEADER_LENGTH
+from serving.protocol import HEADER_LENGTH, ProtocolError, parse_header_length
 
 ECHOED = ("traceparent", "x-request-id")
 """Headers that come back as they came, so that a client finds its request again."""
@@ -33,7 +33,7 @@ class Head:
     Attributes:
         route: what the router made of method and path.
         length: bytes of the body; ``None`` when it comes in chunks.
-        header_length: the text of ``Inference-Header-Content-Length``.
+        header_length: bytes of the body's JSON part; ``None`` when it is all JSON.
         encoding: of the body, such as ``gzip``; empty when it is plain.
         expects: whether the client waits for a go-ahead before it sends the body.
         echo: header lines to be sent back as they came: trace and request ids.
@@ -43,7 +43,7 @@ class Head:
     path: str
     route: Any
     length: int | None
-    header_length: str | None
+    header_length: int | None
     encoding: str
     keep_alive: bool
     expects: bool
@@ -123,7 +123,7 @@ class HeadParser:
             path=path,
             route=self._router(method, path),
             length=length,
-            header_length=_text(headers, _HEADER_LENGTH),
+            header_length=_header_length(headers),
             encoding=(_text(headers, b"content-encoding") or "").lower().removeprefix("identity"),
             keep_alive=parser.should_keep_alive(),
             expects=(_text(headers, b"expect") or "").lower() == "100-continue",
@@ -141,6 +141,13 @@ def _length(headers: dict[bytes, bytes]) -> int | None:
     if coding.lower() != b"chunked":
         raise HeadError(501, f"transfer coding {coding.decode('latin-1')!r} is not supported")
     return None
+
+
+def _header_length(headers: dict[bytes, bytes]) -> int | None:
+    try:
+        return parse_header_length(_text(headers, _HEADER_LENGTH))
+    except ProtocolError as error:
+        raise HeadError(400, str(error)) from None
 
 
 def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
