@@ -218,8 +218,10 @@ def _signatures(model: Model) -> dict[int, object]:
 def _announce(one: LoadedVersion) -> None:
     told = one.prepared
     how = f"unbatched, since {told.unbatched}" if told.unbatched else "ready"
+    session = told.sessions[0]
+    engine = f"; TensorRT engine {session.engine}" if session.engine else ""
     print(  # noqa: T201  (the server's log)
-        f"{one.name} version {one.version} on {told.sessions[0].provider}: {how}; "
-        f"loaded in {told.load_s:.2f} s, warmed up in {told.warm_up_s:.2f} s",
+        f"{one.name} version {one.version} on {session.provider}: {how}; "
+        f"loaded in {told.load_s:.2f} s, warmed up in {told.warm_up_s:.2f} s{engine}",
         flush=True,
     )

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
 
-from serving.protocol import HEADER_LENGTH, ProtocolError, parse_header_length
+from serving.protocol import HEADER_LENGTH
 
 ECHOED = ("traceparent", "x-request-id")
 """Headers that come back as they came, so that a client finds its request again."""
+_ECHOED = tuple(name.encode() for name in ECHOED)
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
+_READ = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"transfer-encoding",
+        _HEADER_LENGTH,
+        *_ECHOED,
+    }
+)
+_REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]+) ([!-~]+) HTTP/([0-9.]+)\r\n")
 _REMEMBERED = 512
+
+Router = Callable[[str, Sequence[str], bool], Any]
+"""From a method, the parts of a path, and whether the token came with it."""
 
 
 class HeadError(Exception):
-    """A head that cannot be served; the connection ends after the reply."""
+    """A request that cannot be served; the connection ends after the reply."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -31,23 +49,21 @@ class Head:
     """What a request's head says.
 
     Attributes:
-        route: what the router made of method and path.
+        route: what the router made of it.
         length: bytes of the body; ``None`` when it comes in chunks.
-        header_length: bytes of the body's JSON part; ``None`` when it is all JSON.
+        header_length: the text of ``Inference-Header-Content-Length``.
         encoding: of the body, such as ``gzip``; empty when it is plain.
         expects: whether the client waits for a go-ahead before it sends the body.
-        echo: header lines to be sent back as they came: trace and request ids.
+        echo: header lines of the reply that the request decides: trace and request ids.
     """
 
     method: str
-    path: str
     route: Any
     length: int | None
-    header_length: int | None
+    header_length: str | None
     encoding: str
     keep_alive: bool
     expects: bool
-    authorized: bool
     echo: bytes
 
 
@@ -56,33 +72,41 @@ class _Fields:
     """Collects what the parser calls out."""
 
     count_limit: int
-    url: bytes = b""
-    headers: dict[bytes, bytes] = field(default_factory=dict)
+    read: dict[bytes, bytes] = field(default_factory=dict)
     count: int = 0
+    keep_alive: bool = False
 
-    def on_url(self, url: bytes) -> None:
-        self.url += url
+    def __post_init__(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.count += 1
         if self.count > self.count_limit:
             raise HeadError(431, f"more than {self.count_limit} header fields")
-        self.headers[name.lower()] = value
+        name = name.lower()
+        if name in _READ:
+            # Of two that differ, another server on the way may have taken the other.
+            if name in self.read:
+                raise HeadError(400, f"more than one {name.decode()} header field")
+            self.read[name] = value
+
+    def on_headers_complete(self) -> None:
+        # Asked later, when a request without a body is complete, the parser has forgotten it.
+        self.keep_alive = self.parser.should_keep_alive()
 
 
 class HeadParser:
     """Turns the bytes of a head into a ``Head``.
 
     Args:
-        router: what to make of a method and a path.
         count_limit: header fields that a request may have.
         token: what ``Authorization: Bearer`` must say; empty when nothing is asked.
     """
 
-    def __init__(self, router: Callable[[str, str], Any], count_limit: int, token: str) -> None:
+    def __init__(self, router: Router, count_limit: int, token: str) -> None:
         self._router = router
         self._count_limit = count_limit
-        self._credentials = f"Bearer {token}".encode() if token else b""
+        self._token = token.encode()
         self._known: dict[bytes, Head] = {}
 
     def parse(self, raw: bytes) -> Head:
@@ -100,10 +124,26 @@ class HeadParser:
         return head
 
     def _parse(self, raw: bytes) -> Head:
+        method, path, version = _request_line(raw)
+        fields = self._fields(raw)
+        read = fields.read
+        if version == b"1.1" and b"host" not in read:
+            raise HeadError(400, "an HTTP/1.1 request needs a Host header field")
+        return Head(
+            method=method,
+            route=self._router(method, path, self._authorized(read)),
+            length=_length(read, version),
+            header_length=_text(read, _HEADER_LENGTH),
+            encoding=_encoding(read),
+            keep_alive=fields.keep_alive,
+            expects=version == b"1.1" and read.get(b"expect", b"").lower() == b"100-continue",
+            echo=_echo(read, told=version == b"1.0" and fields.keep_alive),
+        )
+
+    def _fields(self, raw: bytes) -> _Fields:
         fields = _Fields(self._count_limit)
-        parser = httptools.HttpRequestParser(fields)
         try:
-            parser.feed_data(raw.lstrip(b"\r\n"))
+            fields.parser.feed_data(raw)
         except httptools.HttpParserUpgrade:
             # An offer of another protocol; it may be left unanswered.
             pass
@@ -111,50 +151,53 @@ class HeadParser:
             if isinstance(error.__context__, HeadError):
                 raise error.__context__ from None
             raise HeadError(400, f"this is no HTTP request: {error}") from None
-        headers = fields.headers
-        try:
-            path = unquote(httptools.parse_url(fields.url).path.decode("ascii"), errors="strict")
-        except (httptools.HttpParserInvalidURLError, UnicodeDecodeError, AttributeError):
-            raise HeadError(400, "the path is not a valid URL") from None
-        method = parser.get_method().decode()
-        length = _length(headers)
-        return Head(
-            method=method,
-            path=path,
-            route=self._router(method, path),
-            length=length,
-            header_length=_header_length(headers),
-            encoding=(_text(headers, b"content-encoding") or "").lower().removeprefix("identity"),
-            keep_alive=parser.should_keep_alive(),
-            expects=(_text(headers, b"expect") or "").lower() == "100-continue",
-            authorized=hmac.compare_digest(
-                headers.get(b"authorization", b"") if self._credentials else b"", self._credentials
-            ),
-            echo=_echo(headers),
-        )
+        return fields
+
+    def _authorized(self, read: Mapping[bytes, bytes]) -> bool:
+        scheme, _, told = read.get(b"authorization", b"").partition(b" ")
+        right = scheme.lower() == b"bearer" and hmac.compare_digest(told.strip(), self._token)
+        return right or not self._token
 
 
-def _length(headers: dict[bytes, bytes]) -> int | None:
-    coding = headers.get(b"transfer-encoding")
+def _request_line(raw: bytes) -> tuple[str, Sequence[str], bytes]:
+    """Method, parts of the path, version."""
+    line = _REQUEST_LINE.match(raw)
+    if line is None:
+        raise HeadError(400, "this is no HTTP request: it does not begin with METHOD /path HTTP/1.1")
+    method, target, version = line.groups()
+    if version not in (b"1.0", b"1.1"):
+        raise HeadError(505, f"HTTP/1.1 and HTTP/1.0 are served, not {version.decode()}")
+    try:
+        path = httptools.parse_url(target).path or b"/"
+        # Taken apart before it is decoded: an encoded slash is part of a name.
+        parts = tuple(unquote(part, errors="strict") for part in path.decode("ascii").split("/"))
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        raise HeadError(400, "the path is not a valid URL") from None
+    return method.decode(), parts, version
+
+
+def _length(read: Mapping[bytes, bytes], version: bytes) -> int | None:
+    coding = read.get(b"transfer-encoding")
     if coding is None:
-        return int(headers.get(b"content-length", b"0"))
+        return int(read.get(b"content-length", b"0"))
+    if version == b"1.0":
+        raise HeadError(400, "HTTP/1.0 has no Transfer-Encoding")
     if coding.lower() != b"chunked":
         raise HeadError(501, f"transfer coding {coding.decode('latin-1')!r} is not supported")
     return None
 
 
-def _header_length(headers: dict[bytes, bytes]) -> int | None:
-    try:
-        return parse_header_length(_text(headers, _HEADER_LENGTH))
-    except ProtocolError as error:
-        raise HeadError(400, str(error)) from None
+def _encoding(read: Mapping[bytes, bytes]) -> str:
+    coding = (_text(read, b"content-encoding") or "").lower()
+    return "" if coding == "identity" else coding
 
 
-def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
-    value = headers.get(name)
+def _text(read: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = read.get(name)
     return None if value is None else value.decode("latin-1")
 
 
-def _echo(headers: dict[bytes, bytes]) -> bytes:
-    names = (name.encode() for name in ECHOED)
-    return b"".join(b"%s: %s\r\n" % (name, headers[name]) for name in names if name in headers)
+def _echo(read: Mapping[bytes, bytes], *, told: bool) -> bytes:
+    """An HTTP/1.0 client must be ``told`` that its connection is kept."""
+    lines = [b"%s: %s\r\n" % (name, read[name]) for name in _ECHOED if name in read]
+    return b"".join([*lines, b"connection: keep-alive\r\n" if told else b""])
