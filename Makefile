@@ -4,7 +4,7 @@ MODEL ?= image_classifier
 BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
-.PHONY: compare test check setup format bench bench-load bench-models clean
+.PHONY: compare test check setup format bench bench-load bench-models bench-serving gpu-check clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
@@ -24,7 +24,7 @@ format: .venv/.ready
 
 setup: .venv/.ready
 
-bench: bench-models bench-load
+bench: bench-models bench-load bench-serving
 
 # ARGS="--quick" takes one short turn; PERF_ANALYZER names the command of perf_analyzer, where there is one.
 bench-load: .venv/.ready
@@ -33,6 +33,14 @@ bench-load: .venv/.ready
 
 bench-models: .venv/.ready
 	$(RUN)/python -m benchmarks.normalise
+
+# Public servers are installed once, each into an environment of its own in the cache folder.
+bench-serving: .venv/.ready
+	$(RUN)/python -m benchmarks.serving $(ARGS)
+
+# Less than five minutes on a machine with an NVIDIA GPU; refused on any other.
+gpu-check: .venv/.ready
+	@$(RUN)/python -m benchmarks.gpu_check
 
 .venv/.ready: bootstrap.py pyproject.toml constraints.txt
 	@$(PYTHON) bootstrap.py

@@ -29,7 +29,7 @@ _FILES = {
 }
 _OPENED_LATER = {CUDA: ("libcudnn.so.9",), TENSORRT: ("libnvinfer_plugin.so.10",)}
 """Not linked to, but opened by name when the provider starts or runs its first convolution."""
-_LINKED = re.compile(r"^\s*(lib(?:cu|nv)\S+\.so\S*) => (not found|\S+)", re.MULTILINE)
+_LINKED = re.compile(r"^\s*(lib(?:cu(?!rl)|nv)\S+\.so\S*) => (not found|\S+)", re.MULTILINE)
 _FOLDERS_OF_WHEELS = ("nvidia/*/lib", "tensorrt_libs")
 _USUAL_FOLDERS = (
     "/usr/local/cuda*/lib64",

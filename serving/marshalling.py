@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnxruntime
 
+from serving.errors import ModelError
 from serving.models.config import ModelConfig
 from serving.protocol import NUMPY_TYPES, Array, ProtocolError
 
@@ -30,9 +31,17 @@ def bind(
     """The leanest call of ``runtime`` that carries every datatype of the model.
 
     The call raises ProtocolError when an element of a BYTES input is not UTF-8.
+
+    Raises:
+        ModelError: the model takes text beside BF16, and no ``OrtValue`` can be made of text.
     """
     names = [spec.name for spec in config.outputs]
     kinds = {spec.datatype for spec in (*config.inputs, *config.outputs)}
+    if "BF16" in kinds and any(spec.datatype == "BYTES" for spec in config.inputs):
+        raise ModelError(
+            f"model {config.name!r} takes BYTES beside BF16, which ONNX Runtime has no call for",
+            hint="Let it take token ids, or cast BF16 to FP32 inside the graph.",
+        )
     call: Call
     if "BF16" in kinds:
         call = _through_values(runtime, names, options)

@@ -157,6 +157,7 @@ def open_session(
         execution = replace(execution, intra_op_threads=intra_op_threads)
     file = model.file if version is None else model.file_of(version)
     require_execution(execution)
+    onnxruntime.set_default_logger_severity(_NOTHING_LOGGED)
     if execution.kind == "gpu":
         preload()
     if execution.tensorrt is None:
@@ -256,9 +257,10 @@ def _load_fault(
             hint="Export it in another datatype, or ask for a provider that has the operator.",
         )
     if isinstance(error, RuntimeError) and execution.kind == "gpu":
-        absent = [name for provider in execution.providers for name in missing(provider)]
+        absent = {name: None for provider in execution.providers for name in missing(provider)}
+        reason = f"{', '.join(absent)} missing" if absent else line
         return MachineError(
-            f"model {config.name!r} asked for {asked}, and they do not start: {line}",
+            f"model {config.name!r} asked for {asked}, and they do not start: {reason}",
             hint=way_out(absent) or "`infersweep doctor` shows what is here.",
         )
     again = f"Build it again with `infersweep models build {config.name}`."
@@ -270,4 +272,4 @@ def _load_fault(
 
 def _reason(error: Exception) -> str:
     """The first line of ONNX Runtime's message, without its own prefix."""
-    return _PREFIX.sub("", str(error)).partition("\n")[0]
+    return _PREFIX.sub("", str(error)).partition("\n")[0].rstrip(". ")

@@ -129,6 +129,7 @@ _CUDA: Mapping[str, Reader] = {
     **dict.fromkeys(
         (
             "do_copy_in_default_stream",
+            "enable_cudnn",
             "cudnn_conv_use_max_workspace",
             "cudnn_conv1d_pad_to_nc1d",
             "use_ep_level_unified_stream",
@@ -143,7 +144,9 @@ _CUDA: Mapping[str, Reader] = {
     ),
 }
 _OPENVINO: Mapping[str, Reader] = {
-    **dict.fromkeys(("device_type", "precision", "cache_dir", "load_config", "layout"), _text),
+    **dict.fromkeys(
+        ("device_type", "precision", "cache_dir", "load_config", "layout", "reshape_input"), _text
+    ),
     **dict.fromkeys(("num_of_threads", "num_streams"), _number),
     "model_priority": _one_of("LOW", "MEDIUM", "HIGH", "DEFAULT"),
     **dict.fromkeys(("enable_qdq_optimizer", "disable_dynamic_shapes"), _one_of("True", "False")),

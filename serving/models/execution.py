@@ -30,6 +30,7 @@ from serving.models.accelerators import (
 INTRA_OP_THREADS = "intra_op_thread_count"
 INTER_OP_THREADS = "inter_op_thread_count"
 _DEVICE_ALLOCATOR = "session.use_device_allocator_for_initializers"
+_SHRINKAGE = "memory.enable_memory_arena_shrinkage"
 _ORT_CPU_INSTANCES = 2
 _GRAPH_LEVELS: Mapping[int, str] = {
     -1: "ORT_ENABLE_BASIC",
@@ -117,8 +118,8 @@ def parse_execution(message: schema.ModelConfig, where: str) -> Execution:
         parallel=_flag("execution_mode", parameters, where, default="0"),
         memory_arena=_flag("enable_mem_arena", parameters, where, default="1"),
         memory_pattern=_flag("enable_mem_pattern", parameters, where, default="1"),
-        arena_shrinkage=parameters.get("memory.enable_memory_arena_shrinkage", ""),
     )
+    execution = replace(execution, arena_shrinkage=_shrinkage(execution, parameters, where))
     if _DEVICE_ALLOCATOR in parameters:
         value = read(f"{where}: parameter", _DEVICE_ALLOCATOR, parameters[_DEVICE_ALLOCATOR], flag)
         entries = MappingProxyType({_DEVICE_ALLOCATOR: value})
@@ -224,6 +225,21 @@ def _graph_level(level: int, where: str) -> str:
             hint="Write -1 (basic), 0 (all), 1 (extended) or 2 (none).",
         )
     return _GRAPH_LEVELS[level]
+
+
+def _shrinkage(execution: Execution, parameters: Mapping[str, str], where: str) -> str:
+    """The arenas to shrink, each of which there must be: else every run would fail."""
+    text = parameters.get(_SHRINKAGE, "")
+    arenas = {f"gpu:{device}" for device in execution.devices}
+    if execution.memory_arena:
+        arenas.add("cpu:0")
+    lacking = [arena for arena in text.split(";") if arena not in arenas]
+    if text and lacking:
+        raise ModelError(
+            f"{where}: parameter {_SHRINKAGE} names {lacking[0]!r}, which has no arena here",
+            hint=f"Arenas: {', '.join(sorted(arenas)) or 'none'}; separate them with ';'.",
+        )
+    return text
 
 
 def _flag(key: str, parameters: Mapping[str, str], where: str, *, default: str) -> bool:

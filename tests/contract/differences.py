@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-BACKENDS = ("triton", "onnxruntime", "fastapi")
-
 
 class Outcome(Enum):
     """What a reply's status says, over HTTP or gRPC; the codes themselves differ by server."""
@@ -120,8 +118,14 @@ DIFFERENCES = (
     ),
     Difference(
         "triton",
-        ("ready again",),
+        ("ready after a failed load",),
         "is not ready any more once a model could not be loaded, not even when it is unloaded",
+    ),
+    Difference(
+        "onnxruntime",
+        ("deflate over gRPC",),
+        "takes gRPC messages that are compressed by gzip, but not by deflate, which its HTTP/2 "
+        "library does not have",
     ),
     Difference(
         "fastapi",

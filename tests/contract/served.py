@@ -90,7 +90,7 @@ class Served:
 
     def _start(self, model: str) -> Server:
         logs = self.folder / model
-        logs.mkdir()
+        logs.mkdir(exist_ok=True)
         return self._stack.enter_context(
             running(
                 self.label,

@@ -65,7 +65,6 @@ def test_asynchronous_calls(grpc: Client) -> None:
 
 
 def test_a_stream_answers_each_request_and_outlives_a_fault(grpc: Client) -> None:
-    grpc.served.require("streams")
     arrived: queue.Queue[tuple[Any, Any]] = queue.Queue()
     with grpc.connect("arithmetic") as connection:
         connection.start_stream(lambda result, error: arrived.put((result, error)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -20,12 +21,14 @@ from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
 from serving.backends.base import Launch, ServePlan
-from serving.backends.triton import BACKEND
+from serving.backends.triton import BACKEND, wheel
 from serving.backends.triton.wheel import ensure_triton, installed_onnxruntime
+from serving.errors import ServerError
 from serving.models.repository import Model
 from serving.process import RunningProcess, free_port
 from serving.protocol import Array
 from serving.readiness import wait_ready
+from tests.sample_models import Port, write_model
 
 PICKY_CONFIG = """\
 name: "picky"
@@ -34,8 +37,8 @@ max_batch_size: 8
 input [ { name: "index" data_type: TYPE_INT64 dims: [ 1 ] } ]
 output [ { name: "value" data_type: TYPE_FP32 dims: [ 1 ] } ]
 instance_group [ { count: 1 kind: KIND_CPU } ]
-dynamic_batching { max_queue_delay_microseconds: 200000 preferred_batch_size: [ 4 ] }
 """
+WAITING = "dynamic_batching { max_queue_delay_microseconds: 200000 preferred_batch_size: [ 4 ] }\n"
 TABLE = np.array([3.0, 1.0, 4.0, 1.5, 9.0], np.float32)
 
 
@@ -59,6 +62,13 @@ class Serving:
             connection.close()
         assert answer is not None
         return np.array(answer)
+
+    def executions(self, name: str) -> int:
+        """How often the model ran, each time for one or several requests."""
+        connection = client.InferenceServerClient(self.address)
+        (counts,) = connection.get_inference_statistics(name)["model_stats"]
+        connection.close()
+        return int(counts["execution_count"])
 
 
 @contextmanager
@@ -157,6 +167,22 @@ def test_a_second_call_fetches_nothing() -> None:
     assert lines == []
 
 
+def test_another_version_of_our_backend_does_not_replace_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = ensure_triton(lambda _: None).backends / "onnxruntime" / "model.py"
+    before = ours.read_bytes()
+    (tmp_path / "other.py").write_text("raise NotImplementedError")
+    monkeypatch.setattr(wheel, "_BACKEND_MODEL", tmp_path / "other.py")
+    other = ensure_triton(lambda _: None).backends
+    try:
+        assert (other / "onnxruntime" / "model.py").read_text() == "raise NotImplementedError"
+        assert (other / "python" / "triton_python_backend_stub").is_file()
+        assert ours.read_bytes() == before
+    finally:
+        shutil.rmtree(other)
+
+
 def test_one_bad_request_in_a_batch_spoils_no_other(tmp_path: Path) -> None:
     """Rows that are joined into one run, of which one makes the run fail."""
     with serving(write_picky(tmp_path / "repository"), tmp_path) as server:
@@ -174,10 +200,44 @@ def test_one_bad_request_in_a_batch_spoils_no_other(tmp_path: Path) -> None:
         assert good == [3.0, 1.0, 4.0, 9.0]
         assert [mixed[0], mixed[2], mixed[3]] == [3.0, 4.0, 9.0]
         assert "99" in str(mixed[1])
-        connection = client.InferenceServerClient(server.address)
-        counts = connection.get_inference_statistics("picky")["model_stats"][0]
-        connection.close()
-        assert int(counts["execution_count"]) < int(counts["inference_count"])
+        assert server.executions("picky") < 8
+
+
+def test_texts_are_joined_and_one_that_is_not_utf_8_spoils_no_other(tmp_path: Path) -> None:
+    model = write_model(
+        tmp_path / "repository",
+        "text",
+        [helper.make_node("Identity", ["x"], ["y"])],
+        [Port("x", "BYTES", (1,))],
+        [Port("y", "BYTES", (1,))],
+        max_batch_size=8,
+    )
+    with (model.folder / "config.pbtxt").open("a") as config:
+        config.write(WAITING)
+    with serving(model, tmp_path) as server:
+
+        def ask(text: bytes) -> bytes | str:
+            try:
+                return bytes(server.ask("x", np.array([[text]], np.object_), "BYTES", "y")[0, 0])
+            except InferenceServerException as error:
+                return str(error.status())
+
+        texts = ["Grüße".encode(), b"", b"plain"]
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(ask, [*texts, b"\xff"])) == [*texts, "400"]
+        assert server.executions("text") < 4
+
+
+def test_bf16_beside_bytes_is_refused_with_the_reason(tmp_path: Path) -> None:
+    model = write_model(
+        tmp_path / "repository",
+        "both",
+        [helper.make_node("Identity", [f"x{n}"], [f"y{n}"]) for n in (1, 2)],
+        [Port("x1", "BF16", (4,)), Port("x2", "BYTES", (1,))],
+        [Port("y1", "BF16", (4,)), Port("y2", "BYTES", (1,))],
+    )
+    with pytest.raises(ServerError, match="BF16 beside BYTES"), serving(model, tmp_path):
+        pass
 
 
 def write_picky(root: Path) -> Model:
@@ -192,5 +252,5 @@ def write_picky(root: Path) -> Model:
     (root / "picky" / "1").mkdir(parents=True)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, root / "picky" / "1" / "model.onnx")
-    (root / "picky" / "config.pbtxt").write_text(PICKY_CONFIG)
+    (root / "picky" / "config.pbtxt").write_text(PICKY_CONFIG + WAITING)
     return Model(root, "picky")

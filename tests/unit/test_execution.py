@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 from serving.errors import ModelError
-from serving.models.accelerators import CPU, CUDA, OPENVINO, TENSORRT, XNNPACK
+from serving.models.accelerators import (
+    _TENSORRT,
+    _TENSORRT_RENAMED,
+    CPU,
+    CUDA,
+    OPENVINO,
+    PRECISION_OPTIONS,
+    TENSORRT,
+    XNNPACK,
+)
 from serving.models.config import ModelConfig, load_config
 from serving.models.execution import Execution
 from serving.models.repository import Model, place
@@ -118,6 +128,18 @@ def test_tensorrt_has_triton_s_names_and_cuda_behind_it(tmp_path: Path) -> None:
     ]
 
 
+PROVIDER = Path(onnxruntime.__file__).parent / "capi/libonnxruntime_providers_tensorrt.so"
+
+
+@pytest.mark.skipif(not PROVIDER.is_file(), reason="ONNX Runtime without TensorRT")
+def test_the_installed_provider_knows_every_tensorrt_option() -> None:
+    known = PROVIDER.read_bytes().split(b"\0")
+    options = {_TENSORRT_RENAMED.get(name, name) for name in _TENSORRT} - {"precision_mode"}
+    assert not {
+        name for name in {*options, *PRECISION_OPTIONS.values()} if name.encode() not in known
+    }
+
+
 def test_full_precision_sets_no_option(tmp_path: Path) -> None:
     found = execution(tmp_path, ON_GPU + accelerator("gpu", "tensorrt", precision_mode="FP32"))
     assert found.tensorrt is not None
@@ -180,14 +202,23 @@ def test_runtime_parameters(tmp_path: Path) -> None:
         + parameter("execution_mode", "1")
         + parameter("enable_mem_arena", "0")
         + parameter("enable_mem_pattern", "false")
-        + parameter("memory.enable_memory_arena_shrinkage", "cpu:0")
         + parameter("session.use_device_allocator_for_initializers", "1"),
     )
     assert found.graph_level == "ORT_ENABLE_BASIC"
     assert (found.inter_op_threads, found.parallel) == (2, True)
     assert (found.memory_arena, found.memory_pattern) == (False, False)
-    assert found.arena_shrinkage == "cpu:0"
     assert dict(found.session_entries) == {"session.use_device_allocator_for_initializers": "1"}
+
+
+def test_arenas_that_are_shrunk_must_be_there(tmp_path: Path) -> None:
+    shrink = "memory.enable_memory_arena_shrinkage"
+    assert execution(tmp_path, parameter(shrink, "cpu:0")).arena_shrinkage == "cpu:0"
+    both = execution(tmp_path, ON_GPU + parameter(shrink, "cpu:0;gpu:0"))
+    assert both.arena_shrinkage == "cpu:0;gpu:0"
+    with pytest.raises(ModelError, match="'gpu:0', which has no arena"):
+        execution(tmp_path, parameter(shrink, "gpu:0"))
+    with pytest.raises(ModelError, match="Arenas: none"):
+        execution(tmp_path, parameter(shrink, "cpu:0") + parameter("enable_mem_arena", "0"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import ssl
 import sys
@@ -27,12 +28,19 @@ def main() -> int:
     """Serve until told to stop; returns the exit code."""
     try:
         settings = parse()
+        _open_files()
         print(f"limits: {settings.limits}", flush=True)  # noqa: T201  (the server's log)
         uvloop.run(_serve(settings))
     except InfersweepError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return error.exit_code
     return 0
+
+
+def _open_files() -> None:
+    """As many as are allowed: each connection is one, and the usual limit is for select(2)."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(settings: Settings) -> None:
@@ -43,7 +51,7 @@ async def _serve(settings: Settings) -> None:
     tls = _tls(settings)
     require_free_port(settings.port, settings.host)
     catalogue = Catalogue(settings.repository, limits)
-    app = Application(catalogue, SharedMemory(), limits)
+    app = Application(catalogue, SharedMemory(limits.body_bytes), limits)
     heads = HeadParser(find_route, limits.headers, settings.token)
     server = HttpServer(app, heads, limits)
     await _load_all(catalogue, settings)
@@ -79,10 +87,10 @@ async def _drain(app: Application, server: HttpServer, limit_s: float) -> None:
     server.drain()
     loop = asyncio.get_running_loop()
     end = loop.time() + limit_s
-    while app.in_flight and loop.time() < end:
+    while (left := max(app.in_flight, server.owed)) and loop.time() < end:
         await asyncio.sleep(_POLL_S)
-    if app.in_flight:
-        print(f"cut {app.in_flight} requests", flush=True)  # noqa: T201
+    if left:
+        print(f"cut {left} requests", flush=True)  # noqa: T201
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

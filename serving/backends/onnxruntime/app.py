@@ -15,7 +15,7 @@ from serving.backends.onnxruntime.routes import Route
 from serving.backends.onnxruntime.settings import Limits
 from serving.backends.onnxruntime.shared_memory import SharedMemory
 from serving.batching import Outcome, Pending, RefusedError
-from serving.compression import decompress
+from serving.compression import BodyTooLargeError, decompress
 from serving.protocol import HEADER_LENGTH, Array, ProtocolError
 
 RETRY = ("retry-after", "1")
@@ -31,13 +31,14 @@ class Application:
         self.limits = limits
         self.draining = False
         self.in_flight = 0
-        self._operations = Operations(catalogue, shared, lambda: self.draining)
+        self._operations = Operations(catalogue, shared, lambda: self.ready)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unpacking = asyncio.Lock()
 
     @property
     def ready(self) -> bool:
-        """Whether inferences are taken for everything that was asked for."""
-        return self.catalogue.ready and not self.draining
+        """Whether inferences are taken; the models of the start are loaded before anything."""
+        return not self.draining
 
     def require_open(self) -> None:
         """Raises RefusedError once the server has been told to stop."""
@@ -69,10 +70,7 @@ class Application:
         route: Route | Reply = head.route
         if isinstance(route, Reply):
             connection.send(route)
-        elif not head.authorized and not route.endpoint.open:
-            told = ("www-authenticate", "Bearer")
-            connection.send(fault(401, "a bearer token is needed", told))
-        elif route.endpoint.operation == "infer":
+        elif route.endpoint.operation == "infer" and not head.encoding:
             self._infer(connection, head, route, body)
         else:
             task = asyncio.create_task(self._operate(connection, head, route, body))
@@ -90,8 +88,6 @@ class Application:
         try:
             self.require_open()
             version = self.catalogue.find(route.model, route.version)
-            if head.encoding:
-                body = decompress(body, head.encoding, self.limits.decompressed_bytes)
             request = self._request(connection, version, head.header_length, body)
             version.submit(request)
         except Exception as error:
@@ -107,18 +103,37 @@ class Application:
         if length > len(body):
             raise ProtocolError(f"{HEADER_LENGTH} is {length} but the body has {len(body)} bytes")
         planner = version.planner
-        plan = planner.plan(bytes(body[:length]), with_binary=told is not None)
+        plan = planner.plan(self._json_of(body, length), with_binary=told is not None)
         inputs = planner.inputs(plan, body, length, self.shared)
         return HttpRequest(self, connection, version, plan, inputs)
 
     async def _operate(self, connection: Connection, head: Head, route: Route, body: Body) -> None:
+        """Answer what is not an inference, or one that came compressed."""
+        version = None
         try:
+            if route.endpoint.operation == "infer":
+                version = self.catalogue.find(route.model, route.version)
             if head.encoding:
-                body = decompress(body, head.encoding, self.limits.decompressed_bytes)
-            reply = await self._operations.answer(route, bytes(body))
+                body = await self._unpacked(body, head.encoding)
+            if version is None:
+                text = self._json_of(body, len(body))
+                connection.send(await self._operations.answer(route, text))
+            elif connection.busy:
+                self._infer(connection, head, route, body)
         except Exception as error:
-            reply = reply_to(self.failed(error))
-        connection.send(reply)
+            connection.send(reply_to(self.failed(error, version)))
+
+    async def _unpacked(self, body: Body, encoding: str) -> bytes:
+        """On a thread, because a small body may hold a second's work, and one at a time."""
+        async with self._unpacking:
+            limit = self.limits.decompressed_bytes
+            return await asyncio.to_thread(decompress, body, encoding, limit)
+
+    def _json_of(self, body: Body, length: int) -> bytes:
+        if length > self.limits.json_bytes:
+            limit = self.limits.json_bytes
+            raise BodyTooLargeError(f"{length} bytes of JSON came, the limit is {limit} bytes")
+        return bytes(body[:length])
 
 
 class HttpRequest(Pending):

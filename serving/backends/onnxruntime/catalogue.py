@@ -31,11 +31,16 @@ class IndexEntry:
 
 @dataclass
 class _Served:
-    """A model that was asked for; ``versions`` are replaced as a whole, never changed."""
+    """A model that was asked for; ``versions`` are replaced as a whole, never changed.
+
+    Attributes:
+        failed: what lay on disk when it could last not be loaded, so that it is not tried again.
+    """
 
     versions: Mapping[int, LoadedVersion] = field(default_factory=dict)
     state: str = "LOADING"
     reason: str = ""
+    failed: object = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -52,11 +57,6 @@ class Catalogue:
         self._served: dict[str, _Served] = {}
         self._routes: dict[tuple[str, str], LoadedVersion] = {}
         self._closing: set[asyncio.Task[None]] = set()
-
-    @property
-    def ready(self) -> bool:
-        """Whether everything that was asked for is there."""
-        return all(served.state == "READY" for served in self._served.values())
 
     def __contains__(self, asked: tuple[str, str]) -> bool:
         """Whether a name and a version, empty for the newest, are served."""
@@ -134,25 +134,26 @@ class Catalogue:
         if served is None:
             raise UnknownModelError(f"model {name!r} is not served")
         async with served.changing:
-            self._switch(name, served, {})
+            closing = self._switch(name, served, {})
             self._served.pop(name, None)
-        await self._closed()
+        await asyncio.gather(*closing)
 
     async def poll(self) -> None:
         """Reload each model whose files have changed."""
         for name, served in list(self._served.items()):
             if served.changing.locked():
                 continue
-            model = Model(self._root, name)
+            found: object = None
             try:
-                found = await asyncio.to_thread(_signatures, model)
+                found = await asyncio.to_thread(_signatures, Model(self._root, name))
                 loaded = {number: one.signature for number, one in served.versions.items()}
-                if found != loaded:
+                if found not in (loaded, served.failed):
                     await self.load(name)
-            except InfersweepError as error:
-                if served.reason != str(error):
-                    served.reason = str(error)
-                print(f"{name} stays as it is: {error}", flush=True)  # noqa: T201
+            except (InfersweepError, OSError) as error:
+                # Half a copy, perhaps: the next look sees the rest of it.
+                if found != served.failed or served.reason != str(error):
+                    print(f"{name} stays as it is: {error}", flush=True)  # noqa: T201
+                served.failed, served.reason = found, str(error)
 
     async def close(self) -> None:
         """Unload everything."""
@@ -180,8 +181,10 @@ class Catalogue:
             raise
         return kept | new
 
-    def _switch(self, name: str, served: _Served, versions: Mapping[int, LoadedVersion]) -> None:
-        """From here on requests go to ``versions``; what is not among them is closed."""
+    def _switch(
+        self, name: str, served: _Served, versions: Mapping[int, LoadedVersion]
+    ) -> list[asyncio.Task[None]]:
+        """From here on requests go to ``versions``; the others are being closed."""
         old, served.versions = served.versions, versions
         for number in old:
             self._routes.pop((name, str(number)), None)
@@ -189,15 +192,15 @@ class Catalogue:
         self._routes.update({(name, str(number)): one for number, one in versions.items()})
         if served.newest:
             self._routes[name, ""] = served.newest
-        for number, one in old.items():
-            if versions.get(number) is not one:
-                task = asyncio.create_task(one.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
-
-    async def _closed(self) -> None:
-        while self._closing:
-            await asyncio.gather(*self._closing)
+        closing = [
+            asyncio.create_task(one.close())
+            for number, one in old.items()
+            if versions.get(number) is not one
+        ]
+        self._closing.update(closing)
+        for task in closing:
+            task.add_done_callback(self._closing.discard)
+        return closing
 
 
 def _signatures(model: Model) -> dict[int, object]:

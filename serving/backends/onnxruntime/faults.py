@@ -10,6 +10,11 @@ from serving.errors import ModelError
 from serving.protocol import ProtocolError
 
 
+_TEXT_LIMIT = 600
+"""Characters of a reason. A client may have sent megabytes that it quotes; gRPC's clients take
+8 KiB, in which one character needs up to 12 bytes."""
+
+
 class UnknownModelError(Exception):
     """The request names a model, a version or a region that is not there."""
 
@@ -42,5 +47,9 @@ def fault_of(error: Exception) -> Fault:
     """What ``error`` means to the client."""
     for kinds, outcome, status in _KINDS:
         if isinstance(error, kinds):
-            return Fault(outcome, status, str(error))
-    return Fault("server_fault", 500, f"inference failed: {error}")
+            return Fault(outcome, status, _short(str(error)))
+    return Fault("server_fault", 500, _short(f"inference failed: {error}"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}..."

@@ -1,14 +1,14 @@
 """The same server over gRPC: the methods of ``GRPCInferenceService``.
 
 ``pygrpc_native`` does HTTP/2 outside Python and answers some five times as many calls per second as
-``grpc.aio``, whose interface it has; it knows no TLS, so secure ports stay with ``grpc.aio``.
+``grpc.aio``, whose interface it has. It knows no TLS, and takes a message into memory, unpacked,
+before it looks at the limit: what other machines can reach stays with ``grpc.aio``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,7 +20,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from serving.backends.onnxruntime.app import Application
 from serving.backends.onnxruntime.faults import Fault
-from serving.backends.onnxruntime.http.head import ECHOED
+from serving.backends.onnxruntime.http.head import ECHOED, bears
 from serving.backends.onnxruntime.loaded import LoadedVersion
 from serving.backends.onnxruntime.operations import (
     EXTENSIONS,
@@ -61,8 +61,8 @@ async def start(app: Application, settings: Settings) -> grpc.aio.Server:
         MachineError: the port or the certificate cannot be used.
     """
     limit = settings.limits.grpc_message_bytes
-    secure = settings.certificate is not None
-    server = (grpc.aio.server if secure else pygrpc_native.aio.server)(
+    native = settings.local and settings.certificate is None
+    server = (pygrpc_native.aio.server if native else grpc.aio.server)(
         interceptors=[_Gate(settings.token)] if settings.token else [],
         options=[
             ("grpc.max_receive_message_length", limit),
@@ -123,7 +123,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def ModelReady(self, request: Any, _: Context) -> Any:
         served = (request.name, request.version) in self._catalogue
-        return pb.ModelReadyResponse(ready=served and not self._app.draining)
+        return pb.ModelReadyResponse(ready=served and self._app.ready)
 
     @_told
     async def ModelMetadata(self, request: Any, _: Context) -> Any:
@@ -265,18 +265,16 @@ class _Gate(grpc.aio.ServerInterceptor):
     """Turns away calls without the token, except for health."""
 
     def __init__(self, token: str) -> None:
-        self._credentials = f"Bearer {token}"
+        self._token = token
 
     async def intercept_service(self, continuation: Any, call: Any) -> Any:
         told = dict(call.invocation_metadata).get("authorization", "")
         handler = await continuation(call)
-        if call.method.endswith(_OPEN) or hmac.compare_digest(told, self._credentials):
+        if handler is None or call.method.endswith(_OPEN) or bears(told.encode(), self._token):
             return handler
-        if handler is None or handler.request_streaming:
-            return None
-        return grpc.unary_unary_rpc_method_handler(
-            _refuse, handler.request_deserializer, handler.response_serializer
-        )
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(_refuse)
+        return grpc.unary_unary_rpc_method_handler(_refuse)
 
 
 async def _refuse(_: Any, context: Context) -> None:

@@ -36,14 +36,14 @@ def server_version() -> str:
 
 
 class Operations:
-    """Args: ``draining`` is whether new inferences are refused."""
+    """Args: ``ready`` is whether new inferences are taken."""
 
     def __init__(
-        self, catalogue: Catalogue, shared: SharedMemory, draining: Callable[[], bool]
+        self, catalogue: Catalogue, shared: SharedMemory, ready: Callable[[], bool]
     ) -> None:
         self._catalogue = catalogue
         self._shared = shared
-        self._draining = draining
+        self._is_ready = ready
         self._by_name: Mapping[str, Callable[[Route, bytes], Awaitable[Reply]]] = {
             "live": self._live,
             "ready": self._ready,
@@ -70,7 +70,7 @@ class Operations:
         return Reply(200)
 
     async def _ready(self, _: Route, __: bytes) -> Reply:
-        return Reply(200 if self._catalogue.ready and not self._draining() else 503)
+        return Reply(200 if self._is_ready() else 503)
 
     async def _server_metadata(self, _: Route, __: bytes) -> Reply:
         return json_reply(
@@ -83,7 +83,7 @@ class Operations:
 
     async def _model_ready(self, route: Route, _: bytes) -> Reply:
         self._catalogue.find(route.model, route.version)
-        return Reply(503 if self._draining() else 200)
+        return Reply(200 if self._is_ready() else 503)
 
     async def _model_config(self, route: Route, _: bytes) -> Reply:
         found = self._catalogue.find(route.model, route.version)

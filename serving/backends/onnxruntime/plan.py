@@ -108,7 +108,8 @@ class Planner:
         plan = self._plans.get(header)
         if plan is None:
             plan = self._plan(header)
-            self._remember(header, plan)
+            if len(repr(header)) <= _REMEMBERED_BYTES:
+                self._remember(header, plan)
         return plan
 
     def _remember(self, key: bytes | InferHeader, plan: Plan) -> None:
@@ -117,13 +118,14 @@ class Planner:
         self._plans[key] = plan
 
     def _plan(self, header: InferHeader) -> Plan:
+        rows = validate_described(self._config, header.inputs)
+        # Only now: the product of a million lengths takes minutes.
         for tensor in header.inputs:
             if math.prod(tensor.shape) > self._element_limit:
                 raise BodyTooLargeError(
                     f"input {tensor.name!r}: shape {list(tensor.shape)} has more values than the "
                     f"limit of {self._element_limit}"
                 )
-        rows = validate_described(self._config, header.inputs)
         wanted = wanted_outputs(header, self._datatypes)
         plain = all(
             output.binary and not output.region and self._datatypes[output.name] in _AS_THEY_ARE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.backends.onnxruntime.http import Reply, fault
@@ -48,12 +48,13 @@ ENDPOINTS = (
     Endpoint("GET", "/v2/health/live", "live", "Is the server there?", open=True),
     Endpoint("GET", "/v2/health/ready", "ready", "Is all that was asked for loaded?", open=True),
     Endpoint("GET", "/v2", "server_metadata", "Name, version, extensions"),
+    # Before the models, or it would be one of them.
+    Endpoint("GET", "/v2/models/stats", "statistics", "Statistics of all models"),
     *_of_model("GET", "", "model_metadata", "Inputs and outputs as they travel"),
     *_of_model("GET", "/ready", "model_ready", "Is the model loaded?"),
     *_of_model("GET", "/config", "model_config", "config.pbtxt as JSON"),
     *_of_model("GET", "/stats", "statistics", "Requests, batches and phases so far"),
     *_of_model("POST", "/infer", "infer", "Inference, JSON or with binary tensors"),
-    Endpoint("GET", "/v2/models/stats", "statistics", "Statistics of all models"),
     Endpoint("POST", "/v2/repository/index", "index", "Models of the repository"),
     Endpoint("POST", "/v2/repository/models/{model}/load", "load", "Load or reload a model"),
     Endpoint("POST", "/v2/repository/models/{model}/unload", "unload", "Unload a model"),
@@ -67,24 +68,25 @@ ENDPOINTS = (
 )
 
 
-def find_route(method: str, path: str) -> Route | Reply:
-    """What answers ``method`` at ``path``; a refusal when nothing does."""
-    parts = path.split("/")
+def find_route(method: str, path: Sequence[str], authorized: bool) -> Route | Reply:
+    """What answers ``method`` at the parts of ``path``; a refusal when nothing does."""
     allowed = []
     for endpoint in ENDPOINTS:
-        found = _match(endpoint, parts)
+        found = _match(endpoint, path)
         if found is None:
             continue
         if method == endpoint.method or (method, endpoint.method) == ("HEAD", "GET"):
-            return Route(endpoint, **found)
+            if authorized or endpoint.open:
+                return Route(endpoint, **found)
+            return fault(401, "a bearer token is needed", ("www-authenticate", "Bearer"))
         allowed.append(endpoint.method)
     if allowed:
         verb = allowed[0]
-        return fault(405, f"{path} takes {verb}, not {method}", ("allow", verb))
-    return fault(404, f"there is nothing at {path}")
+        return fault(405, f"{'/'.join(path)} takes {verb}, not {method}", ("allow", verb))
+    return fault(404, f"there is nothing at {'/'.join(path)}")
 
 
-def _match(endpoint: Endpoint, parts: list[str]) -> Mapping[str, str] | None:
+def _match(endpoint: Endpoint, parts: Sequence[str]) -> Mapping[str, str] | None:
     names = endpoint.template.split("/")
     if len(names) != len(parts):
         return None

@@ -18,6 +18,7 @@ class Limits:
     """Bounds that keep one client from taking the server down; printed at start.
 
     Attributes:
+        json_bytes: of a body's JSON part, which takes some twenty times as much memory.
         decompressed_bytes: of a body that came compressed.
         elements: values of one tensor.
         queue: requests that may wait, per model version.
@@ -29,6 +30,7 @@ class Limits:
     head_bytes: int = 16_384
     headers: int = 100
     body_bytes: int = 256 << 20
+    json_bytes: int = 64 << 20
     decompressed_bytes: int = 256 << 20
     elements: int = 1 << 28
     connections: int = 1024
@@ -57,6 +59,11 @@ class Settings:
     key: Path | None = None
     token: str = field(default="", repr=False)
 
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self.host in ("127.0.0.1", "::1", "localhost")
+
 
 def parse(arguments: list[str] | None = None) -> Settings:
     """The settings that a command line states.
@@ -64,7 +71,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
     The token comes from the environment, since a command line can be read by everybody.
 
     Raises:
-        UsageError: TLS was asked for with half of what it needs.
+        UsageError: TLS was asked for with half of what it needs, or the token is empty.
     """
     parser = argparse.ArgumentParser(prog="python -m serving.backends.onnxruntime")
     parser.add_argument("--repository", type=Path, required=True)
@@ -86,4 +93,9 @@ def parse(arguments: list[str] | None = None) -> Settings:
             "TLS needs both --tls-certificate and --tls-key", hint="Give the one that is missing."
         )
     asked["models"] = tuple(asked["models"])
-    return Settings(**asked, limits=limits, token=os.environ.get(TOKEN_VARIABLE, ""))
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token is not None and not token.strip():
+        raise UsageError(
+            f"{TOKEN_VARIABLE} is set and empty", hint="Unset it to serve everybody, or fill it."
+        )
+    return Settings(**asked, limits=limits, token=(token or "").strip())

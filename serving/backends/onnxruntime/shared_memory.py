@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from serving.backends.onnxruntime.faults import UnknownModelError
+from serving.compression import BodyTooLargeError
 from serving.protocol import ProtocolError, Region
 
 FOLDER = Path("/dev/shm")
 _KEY = re.compile(r"/?[^/\0]{1,250}")
+_NAME_LENGTH = 250
 _REGION_LIMIT = 1024
 
 
@@ -31,9 +34,10 @@ class _Registered:
 
 
 class SharedMemory:
-    """Attributes: ``folder`` is where POSIX shared memory lies as files."""
+    """Args: ``read_limit_bytes`` holds for one tensor; ``folder`` is where the objects lie as files."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, read_limit_bytes: int, folder: Path = FOLDER) -> None:
+        self._read_limit_bytes = read_limit_bytes
         self._folder = folder
         self._regions: dict[str, _Registered] = {}
 
@@ -43,6 +47,8 @@ class SharedMemory:
         Raises:
             ProtocolError: the name is taken, or the object is not there or too small.
         """
+        if len(name) > _NAME_LENGTH:
+            raise ProtocolError(f"a region's name of over {_NAME_LENGTH} characters")
         if name in self._regions:
             raise ProtocolError(f"shared memory region {name!r} is registered already")
         if len(self._regions) >= _REGION_LIMIT:
@@ -53,12 +59,12 @@ class SharedMemory:
             file = os.open(self._folder / key.lstrip("/"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise ProtocolError(f"shared memory key {key!r}: {error.strerror}") from None
-        size = os.fstat(file).st_size
-        if offset + byte_size > size:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or offset + byte_size > found.st_size:
             os.close(file)
             raise ProtocolError(
                 f"shared memory region {name!r} would end at byte {offset + byte_size}; "
-                f"{key!r} has {size}"
+                f"{key!r} has {found.st_size}"
             )
         self._regions[name] = _Registered(name, key, offset, byte_size, file)
 
@@ -85,9 +91,15 @@ class SharedMemory:
         """The bytes of ``part``, copied out.
 
         Raises:
+            BodyTooLargeError: it is more than the limit.
             ProtocolError: the region is not registered, or too small.
         """
         region, at = self._place(part, part.byte_size)
+        if part.byte_size > self._read_limit_bytes:
+            raise BodyTooLargeError(
+                f"{part.byte_size} bytes in shared memory region {part.name!r} are more than the "
+                f"limit of {self._read_limit_bytes} bytes"
+            )
         content = np.empty(part.byte_size, np.uint8).data
         if os.preadv(region.file, [content], at) != part.byte_size:
             raise ProtocolError(f"shared memory region {part.name!r} has become shorter")
@@ -97,7 +109,7 @@ class SharedMemory:
         """Put an output into ``part``; returns its bytes.
 
         Raises:
-            ProtocolError: the region is not registered, or too small.
+            ProtocolError: the region is not registered, or too small, or its memory is used up.
         """
         if len(content) > part.byte_size:
             raise ProtocolError(
@@ -107,7 +119,13 @@ class SharedMemory:
         region, at = self._place(part, len(content))
         if os.fstat(region.file).st_size < at + len(content):
             raise ProtocolError(f"shared memory region {part.name!r} has become shorter")
-        return os.pwritev(region.file, [content], at)
+        try:
+            size = os.pwritev(region.file, [content], at)
+        except OSError as error:
+            raise ProtocolError(f"shared memory region {part.name!r}: {error.strerror}") from None
+        if size != len(content):
+            raise ProtocolError(f"shared memory region {part.name!r} took {size} bytes only")
+        return size
 
     def _place(self, part: Region, size: int) -> tuple[_Registered, int]:
         region = self._regions.get(part.name)

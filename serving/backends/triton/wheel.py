@@ -56,11 +56,20 @@ class Installation:
 
     @property
     def backends(self) -> Path:
-        return self._server / "backends"
+        """What Triton is pointed to: the wheel's Python backend and ours.
+
+        The name follows from our file's content: an infersweep of another version, which shares
+        this installation, must not change the file below a server that runs.
+        """
+        return self._server / f"backends-{sha256_of(_BACKEND_MODEL)[:12]}"
+
+    @property
+    def python_backend(self) -> Path:
+        return self._server / "backends" / "python"
 
     @property
     def stub(self) -> Path:
-        return self.backends / "python" / "triton_python_backend_stub"
+        return self.python_backend / "triton_python_backend_stub"
 
     @property
     def stub_python(self) -> Path:
@@ -155,8 +164,7 @@ def ensure_triton(progress: Progress) -> Installation:
     wanted = installation()
     if not is_complete(wanted):
         _install(wanted, progress)
-    # Also for an old installation: this file belongs to infersweep and may have changed since.
-    _write_backend(wanted)
+    _write_backends(wanted)
     require_libraries(wanted)
     return wanted
 
@@ -239,7 +247,6 @@ def _build(built: Installation, scratch: Path, progress: Progress) -> None:
     shutil.copy2(stub, built.stub)
     for program in (built.program, built.stub):
         program.chmod(0o755)
-    _write_backend(built)
     package, release = installed_onnxruntime()
     progress(f"fetching NumPy {NUMPY_VERSION} and {package} {release} for Triton's Python stub")
     venv.create(built.folder / "venv", symlinks=True)
@@ -282,16 +289,17 @@ def _unpack(wheel: Path, folder: Path) -> None:
         archive.extractall(folder, [n for n in archive.namelist() if n.startswith(wanted)])
 
 
-def _write_backend(found: Installation) -> None:
+def _write_backends(found: Installation) -> None:
     """Put our Python-based backend where Triton looks for the one called ``onnxruntime``."""
-    target = found.backends / "onnxruntime" / "model.py"
-    text = _BACKEND_MODEL.read_bytes()
-    if target.is_file() and target.read_bytes() == text:
+    if found.backends.is_dir():
         return
-    target.parent.mkdir(exist_ok=True)
-    scratch = target.with_name(f".model-{os.getpid()}")
-    scratch.write_bytes(text)
-    scratch.replace(target)
+    with tempfile.TemporaryDirectory(prefix=".backends-", dir=found.backends.parent) as scratch:
+        built = Path(scratch) / "built"
+        (built / "onnxruntime").mkdir(parents=True)
+        shutil.copyfile(_BACKEND_MODEL, built / "onnxruntime" / "model.py")
+        (built / "python").symlink_to(found.python_backend)
+        if not found.backends.is_dir():  # another process may have been faster
+            built.rename(found.backends)
 
 
 def _pip(command: str, *arguments: str) -> None:

@@ -10,9 +10,9 @@ import asyncio
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
-import httptools
 import numpy as np
 
+from serving.backends.onnxruntime.http.chunks import Chunks
 from serving.backends.onnxruntime.http.head import Head, HeadError
 from serving.backends.onnxruntime.http.reply import Reply, fault, head_lines, status_line
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _END = b"\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_GOODBYE = b"connection: close\r\n\r\n"
 _ALIGNMENT = 64
 _JOINED_BYTES = 65_536
 """Larger replies are written in parts rather than copied into one piece."""
@@ -43,16 +44,21 @@ class _State(Enum):
     BODY = auto()
     CHUNKS = auto()
     BUSY = auto()
-    REFUSED = auto()
-    """The reply is out and says goodbye; what the client still sends is read and dropped."""
+    ENDED = auto()
+    """Goodbye has been said; what the client still sends is read and dropped."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Attributes: ``request`` is the handler's own note of what it works on for this client."""
+    """A client that ends its side, even if only that for sending, has gone.
+
+    Attributes:
+        request: the handler's own note of what it works on for this client.
+        quiet_s: seconds since something moved.
+    """
 
     __slots__ = (
         "_body", "_chunks", "_have", "_head", "_need", "_paused", "_rest", "_server", "_state",
-        "quiet", "request", "transport",
+        "_unsent_bytes", "quiet_s", "request", "transport",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -63,8 +69,9 @@ class Connection(asyncio.BufferedProtocol):
         self._head: Head | None = None
         self._body: memoryview | None = None
         self._have = self._need = 0
-        self._chunks: _Chunks | None = None
-        self.quiet = 0
+        self._chunks: Chunks | None = None
+        self._unsent_bytes = 0
+        self.quiet_s = 0
         self.request: Any = None
         self.transport: asyncio.Transport
 
@@ -74,29 +81,42 @@ class Connection(asyncio.BufferedProtocol):
         return self._state is _State.BUSY
 
     @property
+    def unsent(self) -> bool:
+        """Whether a part of a reply is still here."""
+        return self.transport.get_write_buffer_size() > 0
+
+    @property
     def partial(self) -> bool:
         """Whether a request has begun to arrive and is not complete, or a reply is stuck."""
-        arriving = self._state in (_State.BODY, _State.CHUNKS, _State.REFUSED)
-        return arriving or bool(self._rest) or self._paused
+        arriving = self._state in (_State.BODY, _State.CHUNKS, _State.ENDED)
+        return arriving or bool(self._rest) or self.unsent
+
+    def tick(self) -> None:
+        """A second has passed."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        self.quiet_s = 0 if unsent_bytes < self._unsent_bytes else self.quiet_s + 1
+        self._unsent_bytes = unsent_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
         if not self._server.admit(self):
-            self._refuse(503, "too many connections", ("retry-after", "1"))
+            self._refuse(fault(503, "too many connections", ("retry-after", "1")))
             self.transport.close()
 
     def connection_lost(self, _: Exception | None) -> None:
         self._server.forget(self)
         if self._state is _State.BUSY:
             self._server.handler.gone(self)
+        self._end()
 
     def pause_writing(self) -> None:
+        """The client reads less than it asks for: take no more from it until it does."""
         self._paused = True
+        self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._state is _State.HEAD and self._rest:
-            self._next()
+        self._go_on()
 
     def get_buffer(self, _: int) -> memoryview:
         if self._state is _State.BODY:
@@ -105,20 +125,20 @@ class Connection(asyncio.BufferedProtocol):
         return self._server.scratch
 
     def buffer_updated(self, count: int) -> None:
-        if self._state is _State.REFUSED:
-            return
-        self.quiet = 0
-        if self._state is _State.BODY:
+        if self._state is _State.HEAD and not self._rest:
+            self.quiet_s = 0
+            self._read(self._server.scratch, count)
+        elif self._state is _State.BODY:
+            self.quiet_s = 0
             self._have += count
             if self._have == self._need:
                 body, self._body = self._body, None
                 assert body is not None
                 self._start(body)
-        elif self._state is _State.HEAD and not self._rest:
-            self._read(self._server.scratch, count)
         elif self._state is _State.CHUNKS:
+            self.quiet_s = 0
             self._feed(bytes(self._server.scratch[:count]))
-        else:
+        elif self._state is not _State.ENDED:
             self._keep(bytes(self._server.scratch[:count]))
 
     def _keep(self, data: bytes) -> None:
@@ -129,61 +149,83 @@ class Connection(asyncio.BufferedProtocol):
         elif len(self._rest) > len(self._server.scratch):
             self.transport.pause_reading()
 
+    def _go_on(self) -> None:
+        """Read again, and turn to what came before its turn."""
+        self.transport.resume_reading()
+        self._server.loop.call_soon(self._next)
+
     def _next(self) -> None:
-        """Go on with what came before its turn."""
-        rest, self._rest = self._rest, b""
-        self._read(memoryview(rest), len(rest))
+        if self._state is _State.HEAD and self._rest and not self._paused:
+            rest, self._rest = self._rest, b""
+            self._read(memoryview(rest), len(rest))
 
     def _read(self, data: memoryview, count: int) -> None:
         """``data`` starts with a head."""
-        limit = self._server.limits.head_bytes
-        end = bytes(data[: min(count, limit)]).find(_END)
+        limits = self._server.limits
+        end = bytes(data[: min(count, limits.head_bytes)]).find(_END)
         if end < 0:
-            if count >= limit:
-                self._refuse(431, f"the head is larger than the limit of {limit} bytes")
-            else:
-                self._rest = bytes(data[:count])
+            self._wait_for_head(bytes(data[:count]))
             return
         end += len(_END)
-        raw = bytes(data[:end])
         try:
-            head = self._server.heads.parse(raw)
+            head = self._server.heads.parse(bytes(data[:end]))
         except HeadError as error:
-            self._refuse(error.status, str(error))
+            self._refuse(fault(error.status, str(error)))
             return
         self._head = head
-        if head.length == 0:
-            self._rest = bytes(data[end:count])
-            self._start(b"")
+        length = head.length
+        if length is None or length > limits.body_bytes or end + length > count:
+            self._wait_for_body(head, data[end:count])
             return
-        limit = self._server.limits.body_bytes
-        if head.length is not None and head.length > limit:
-            self._refuse(413, f"the body is larger than the limit of {limit} bytes")
-            return
-        if head.expects and end == count:
-            self.transport.write(_CONTINUE)
+        after = end + length
+        if after < count:
+            self._rest = bytes(data[after:count])
+        self._start(bytes(data[end:after]))
+
+    def _wait_for_head(self, begun: bytes) -> None:
+        """The rest must come soon, in however many pieces: they are no sign of life."""
+        limit = self._server.limits.head_bytes
+        if len(begun) >= limit:
+            self._refuse(fault(431, f"the head is larger than the limit of {limit} bytes"))
+        else:
+            self._rest = begun
+
+    def _wait_for_body(self, head: Head, begun: memoryview) -> None:
+        limit, length = self._server.limits.body_bytes, head.length
+        small = length is not None and length <= len(self._server.scratch)
+        if isinstance(head.route, Reply) and (head.expects or not small):
+            # Nobody has a use for this body.
+            self._refuse(head.route, head)
+        elif length is not None and length > limit:
+            self._refuse(fault(413, f"the body is larger than the limit of {limit} bytes"), head)
+        else:
+            if head.expects and not begun:
+                self.transport.write(_CONTINUE)
+            self._begin_body(head, begun)
+
+    def _begin_body(self, head: Head, begun: memoryview) -> None:
+        limits = self._server.limits
         if head.length is None:
-            self._state, self._chunks = _State.CHUNKS, _Chunks(raw, limit)
-            self._feed(bytes(data[end:count]))
-        elif end + head.length <= count:
-            self._rest = bytes(data[end + head.length : count])
-            self._start(bytes(data[end : end + head.length]))
+            self._state = _State.CHUNKS
+            self._chunks = Chunks(limits.body_bytes, limits.headers)
+            self._feed(bytes(begun))
         else:
             self._state = _State.BODY
-            self._need, self._have = head.length, count - end
-            self._body = _aligned(head)
-            self._body[: self._have] = data[end:count]
+            self._need, self._have = head.length, len(begun)
+            self._body = _aligned(head.length, head.header_length)
+            self._body[: self._have] = begun
 
     def _feed(self, data: bytes) -> None:
         assert self._chunks is not None
         try:
-            self._chunks.feed(data)
+            rest = self._chunks.feed(data)
         except HeadError as error:
-            self._refuse(error.status, str(error))
+            self._refuse(fault(error.status, str(error)), self._head)
             return
-        if self._chunks.complete:
-            body, self._chunks = b"".join(self._chunks.parts), None
-            self._start(body)
+        if rest is not None:
+            body, self._chunks = self._chunks.body, None
+            self._rest = rest
+            self._start(memoryview(body))
 
     def _start(self, body: Body) -> None:
         head = self._head
@@ -191,17 +233,26 @@ class Connection(asyncio.BufferedProtocol):
         self._state = _State.BUSY
         self._server.handler.handle(self, head, body)
 
-    def _refuse(self, status: int, text: str, *headers: tuple[str, str]) -> None:
+    def _refuse(self, reply: Reply, head: Head | None = None) -> None:
         """Answer before the request is complete, then read on for a while.
 
         A client that is cut off while it sends sees a broken connection in place of the reason.
         """
-        reply = fault(status, text, *headers, ("connection", "close"))
         self.transport.write(
-            b"".join([status_line(status), self._server.date, head_lines(reply), b"\r\n"])
-            + reply.body
+            b"".join(
+                [
+                    *(status_line(reply.status), self._server.date),
+                    *(head.echo if head else b"", head_lines(reply), _GOODBYE),
+                    b"" if head and head.method == "HEAD" else reply.body,
+                ]
+            )
         )
-        self._state, self._rest, self._chunks, self._body = _State.REFUSED, b"", None, None
+        self.quiet_s = 0
+        self._end()
+
+    def _end(self) -> None:
+        self._state, self._rest = _State.ENDED, b""
+        self._chunks = self._body = self.request = None
 
     def send(self, reply: Reply) -> None:
         """Answer the request in hand."""
@@ -215,58 +266,25 @@ class Connection(asyncio.BufferedProtocol):
         if head is None or self._state is not _State.BUSY or self.transport.is_closing():
             return
         self.request = None
+        self.quiet_s = 0
         closing = not head.keep_alive or self._server.draining
         start = [status_line(status), self._server.date, head.echo, lines]
-        start.append(b"connection: close\r\n\r\n" if closing else b"\r\n")
+        start.append(_GOODBYE if closing else head.kept)
         if sum(map(len, parts)) <= _JOINED_BYTES:
             self.transport.write(b"".join(start + parts))
         else:
             self.transport.writelines([b"".join(start), *parts])
         if closing:
-            self._state = _State.REFUSED
+            self._end()
             self.transport.close()
             return
         self._state = _State.HEAD
         if self._rest and not self._paused:
-            self.transport.resume_reading()
-            self._server.loop.call_soon(self._next_if_waiting)
-
-    def _next_if_waiting(self) -> None:
-        if self._state is _State.HEAD and self._rest:
-            self._next()
+            self._go_on()
 
 
-class _Chunks:
-    """A body that comes in chunks; llhttp takes them apart."""
-
-    def __init__(self, head: bytes, limit_bytes: int) -> None:
-        self._left = self._limit = limit_bytes
-        self.parts: list[bytes] = []
-        self.complete = False
-        self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(head)
-
-    def feed(self, data: bytes) -> None:
-        """Raises HeadError when they are no chunks, or too many."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            raise HeadError(400, f"the chunks of the body cannot be read: {error}") from None
-        if self._left < 0:
-            raise HeadError(413, f"the body is larger than the limit of {self._limit} bytes")
-
-    def on_body(self, part: bytes) -> None:
-        self._left -= len(part)
-        if self._left >= 0:
-            self.parts.append(part)
-
-    def on_message_complete(self) -> None:
-        self.complete = True
-
-
-def _aligned(head: Head) -> memoryview:
-    """Memory for the body in which the binary part, if any, starts at an aligned address."""
-    length, json_part = head.length or 0, head.header_length or 0
+def _aligned(length: int, header_length: int | None) -> memoryview:
+    """Memory for a body in which the binary part, if any, starts at an aligned address."""
     base = np.empty(length + _ALIGNMENT, np.uint8)
-    start = -(base.ctypes.data + json_part) % _ALIGNMENT
+    start = -(base.ctypes.data + (header_length or 0)) % _ALIGNMENT
     return base[start : start + length].data

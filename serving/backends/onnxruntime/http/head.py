@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from serving.protocol import HEADER_LENGTH
+from serving.protocol import HEADER_LENGTH, ProtocolError, parse_header_length
 
 ECHOED = ("traceparent", "x-request-id")
 """Headers that come back as they came, so that a client finds its request again."""
@@ -51,20 +51,22 @@ class Head:
     Attributes:
         route: what the router made of it.
         length: bytes of the body; ``None`` when it comes in chunks.
-        header_length: the text of ``Inference-Header-Content-Length``.
+        header_length: bytes of the body's JSON part; ``None`` when it is all JSON.
         encoding: of the body, such as ``gzip``; empty when it is plain.
         expects: whether the client waits for a go-ahead before it sends the body.
-        echo: header lines of the reply that the request decides: trace and request ids.
+        echo: header lines to be sent back as they came: trace and request ids.
+        kept: the end of the reply's head when the connection is kept.
     """
 
     method: str
     route: Any
     length: int | None
-    header_length: str | None
+    header_length: int | None
     encoding: str
     keep_alive: bool
     expects: bool
     echo: bytes
+    kept: bytes
 
 
 @dataclass
@@ -74,10 +76,6 @@ class _Fields:
     count_limit: int
     read: dict[bytes, bytes] = field(default_factory=dict)
     count: int = 0
-    keep_alive: bool = False
-
-    def __post_init__(self) -> None:
-        self.parser = httptools.HttpRequestParser(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.count += 1
@@ -89,10 +87,6 @@ class _Fields:
             if name in self.read:
                 raise HeadError(400, f"more than one {name.decode()} header field")
             self.read[name] = value
-
-    def on_headers_complete(self) -> None:
-        # Asked later, when a request without a body is complete, the parser has forgotten it.
-        self.keep_alive = self.parser.should_keep_alive()
 
 
 class HeadParser:
@@ -106,7 +100,7 @@ class HeadParser:
     def __init__(self, router: Router, count_limit: int, token: str) -> None:
         self._router = router
         self._count_limit = count_limit
-        self._token = token.encode()
+        self._token = token
         self._known: dict[bytes, Head] = {}
 
     def parse(self, raw: bytes) -> Head:
@@ -125,25 +119,33 @@ class HeadParser:
 
     def _parse(self, raw: bytes) -> Head:
         method, path, version = _request_line(raw)
-        fields = self._fields(raw)
-        read = fields.read
+        read, keep_alive = self._fields(raw)
         if version == b"1.1" and b"host" not in read:
             raise HeadError(400, "an HTTP/1.1 request needs a Host header field")
+        authorized = not self._token or bears(read.get(b"authorization", b""), self._token)
+        told = version == b"1.0" and keep_alive
         return Head(
             method=method,
-            route=self._router(method, path, self._authorized(read)),
+            route=self._router(method, path, authorized),
             length=_length(read, version),
-            header_length=_text(read, _HEADER_LENGTH),
+            header_length=_header_length(read),
             encoding=_encoding(read),
-            keep_alive=fields.keep_alive,
+            keep_alive=keep_alive,
             expects=version == b"1.1" and read.get(b"expect", b"").lower() == b"100-continue",
-            echo=_echo(read, told=version == b"1.0" and fields.keep_alive),
+            echo=b"".join(b"%s: %s\r\n" % (name, read[name]) for name in _ECHOED if name in read),
+            kept=b"connection: keep-alive\r\n\r\n" if told else b"\r\n",
         )
 
-    def _fields(self, raw: bytes) -> _Fields:
+    def _fields(self, raw: bytes) -> tuple[Mapping[bytes, bytes], bool]:
+        """Those that matter, and whether the connection is to be kept."""
         fields = _Fields(self._count_limit)
+        parser = httptools.HttpRequestParser(fields)
+        keep_alive = False
         try:
-            fields.parser.feed_data(raw)
+            parser.feed_data(raw[:-1])
+            # Once a request without a body is complete, the parser has forgotten it.
+            keep_alive = parser.should_keep_alive()
+            parser.feed_data(raw[-1:])
         except httptools.HttpParserUpgrade:
             # An offer of another protocol; it may be left unanswered.
             pass
@@ -151,19 +153,22 @@ class HeadParser:
             if isinstance(error.__context__, HeadError):
                 raise error.__context__ from None
             raise HeadError(400, f"this is no HTTP request: {error}") from None
-        return fields
+        return fields.read, keep_alive
 
-    def _authorized(self, read: Mapping[bytes, bytes]) -> bool:
-        scheme, _, told = read.get(b"authorization", b"").partition(b" ")
-        right = scheme.lower() == b"bearer" and hmac.compare_digest(told.strip(), self._token)
-        return right or not self._token
+
+def bears(authorization: bytes, token: str) -> bool:
+    """Whether the value of an ``Authorization`` field is the bearer ``token``."""
+    scheme, _, told = authorization.partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(told.strip(), token.encode())
 
 
 def _request_line(raw: bytes) -> tuple[str, Sequence[str], bytes]:
     """Method, parts of the path, version."""
     line = _REQUEST_LINE.match(raw)
     if line is None:
-        raise HeadError(400, "this is no HTTP request: it does not begin with METHOD /path HTTP/1.1")
+        raise HeadError(
+            400, "this is no HTTP request: it does not begin with METHOD /path HTTP/1.1"
+        )
     method, target, version = line.groups()
     if version not in (b"1.0", b"1.1"):
         raise HeadError(505, f"HTTP/1.1 and HTTP/1.0 are served, not {version.decode()}")
@@ -192,12 +197,13 @@ def _encoding(read: Mapping[bytes, bytes]) -> str:
     return "" if coding == "identity" else coding
 
 
+def _header_length(read: Mapping[bytes, bytes]) -> int | None:
+    try:
+        return parse_header_length(_text(read, _HEADER_LENGTH))
+    except ProtocolError as error:
+        raise HeadError(400, str(error)) from None
+
+
 def _text(read: Mapping[bytes, bytes], name: bytes) -> str | None:
     value = read.get(name)
     return None if value is None else value.decode("latin-1")
-
-
-def _echo(read: Mapping[bytes, bytes], *, told: bool) -> bytes:
-    """An HTTP/1.0 client must be ``told`` that its connection is kept."""
-    lines = [b"%s: %s\r\n" % (name, read[name]) for name in _ECHOED if name in read]
-    return b"".join([*lines, b"connection: keep-alive\r\n" if told else b""])

@@ -38,8 +38,18 @@ class HttpServer:
         """Raises OSError when the address cannot be had."""
         self._sweep()
         self._listener = await self.loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=1024
+            lambda: Connection(self),
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=self.limits.stall_s if tls else None,
+            backlog=1024,
         )
+
+    @property
+    def owed(self) -> int:
+        """Replies that are not yet made, or not quite sent."""
+        return sum(connection.busy or connection.unsent for connection in self._connections)
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more."""
@@ -72,8 +82,8 @@ class HttpServer:
         """Once a second: the date, and connections on which nothing has moved for too long."""
         self.date = f"date: {formatdate(time.time(), usegmt=True)}\r\n".encode()
         for connection in list(self._connections):
-            connection.quiet += 1
+            connection.tick()
             limit_s = self.limits.stall_s if connection.partial else self.limits.idle_s
-            if connection.quiet > limit_s and not connection.busy:
+            if connection.quiet_s > limit_s and not connection.busy:
                 connection.transport.abort()
         self._sweeper = self.loop.call_later(_SWEEP_S, self._sweep)

@@ -1,0 +1,81 @@
+"""Contenders that take turns under wrk, so that a drifting machine meets all alike."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.cases import CLIENT_CPU, Case, Change
+from benchmarks.peers import PeerResult, Target, Unavailable, wrk
+from benchmarks.rows import Row, at_least
+from serving.models.repository import Model
+
+STATED = "none"
+"""The target of a row that keeps no bound."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long everything is measured.
+
+    Attributes:
+        folder: scratch; every case gets a folder in it.
+        turns: per contender, of ``seconds`` each.
+        soak_s: one unbroken run at full load.
+    """
+
+    folder: Path
+    turns: int
+    seconds: float
+    soak_s: float
+
+    def case(self, name: str, model: Model, *changes: Change) -> Case:
+        return Case.of(model, self.folder / name, *changes)
+
+    def in_turns(
+        self, what: str, targets: Mapping[str, Target], users: int
+    ) -> dict[str, list[PeerResult]]:
+        """What wrk says of each contender, a result per turn; the medians are printed.
+
+        Raises:
+            Unavailable: requests failed, so the figures are not those of right answers.
+        """
+        found: dict[str, list[PeerResult]] = defaultdict(list)
+        for turn in range(self.turns):
+            for name, target in targets.items():
+                say(f"{what}, {users} at once, turn {turn + 1}: {name}")
+                result = wrk(target, users, self.seconds, CLIENT_CPU)
+                if result.errors:
+                    raise Unavailable(f"{name}: {result.errors} requests failed")
+                found[name].append(result)
+        for name, results in found.items():
+            print(_line(what, users, name, results))
+        return found
+
+
+def ratios(
+    ours: Sequence[PeerResult], theirs: Sequence[PeerResult], field: str = "requests_per_s"
+) -> list[float]:
+    """One figure over the other, turn by turn."""
+    return [getattr(a, field) / getattr(b, field) for a, b in zip(ours, theirs, strict=True)]
+
+
+def stated(name: str, values: Sequence[float]) -> Row:
+    """A ratio without a bound to keep."""
+    return replace(at_least(name, values, 0.0), target=STATED)
+
+
+def _line(what: str, users: int, name: str, results: Sequence[PeerResult]) -> str:
+    rate, p50, p99 = (
+        statistics.median(getattr(result, field) for result in results)
+        for field in ("requests_per_s", "p50_ms", "p99_ms")
+    )
+    return f"{what}, {users} at once: {name:30} {rate:10,.1f}/s  p50 {p50:.3f} ms  p99 {p99:.3f} ms"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
