@@ -24,7 +24,8 @@ class Placement:
     """What a server is given.
 
     Attributes:
-        instances: workers or model instances; one per CPU when ``None``.
+        instances: workers or model instances; one per CPU when ``None``, on a GPU as many as the
+            configuration says.
         usable_cpus: what the machine has, to warn against more threads than that.
     """
 
@@ -84,7 +85,9 @@ def plan_launch(
         InfersweepError: as the backend's ``launch`` says.
     """
     backend, option = resolve(label)
-    instances = placement.instances or len(placement.cpus)
+    execution = model.config.execution
+    own = execution.instances // max(1, len(set(execution.devices)))
+    instances = placement.instances or (own if execution.kind == "gpu" else len(placement.cpus))
     placed = place(
         model, repository, instances=instances, intra_op_threads=placement.intra_op_threads
     )

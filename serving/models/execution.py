@@ -127,7 +127,7 @@ def parse_execution(message: schema.ModelConfig, where: str) -> Execution:
     if _flag("share_session_between_instances", parameters, where, default="0"):
         raise ModelError(
             f"{where} asks for share_session_between_instances",
-            hint="Here each instance has a session of its own; take the parameter out.",
+            hint="Here instances share one where only memory would differ; take the parameter out.",
         )
     return replace(
         execution, accelerators=_accelerators(message, execution.kind, parameters, where)

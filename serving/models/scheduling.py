@@ -130,24 +130,24 @@ def unserved(message: schema.ModelConfig) -> Iterator[str]:
     choice = message.WhichOneof("scheduling_choice")
     if choice not in (None, "dynamic_batching"):
         yield str(choice)
-    if message.dynamic_batching.priority_levels:
-        yield "dynamic_batching.priority_levels"
-    for flag, name in (
-        (message.response_cache.enable, "response_cache"),
-        (message.model_transaction_policy.decoupled, "model_transaction_policy.decoupled"),
-        (message.batch_input, "batch_input"),
-        (message.batch_output, "batch_output"),
-    ):
-        if flag:
-            yield name
+    stated = {
+        "dynamic_batching.priority_levels": message.dynamic_batching.priority_levels,
+        "response_cache": message.response_cache.enable,
+        "model_transaction_policy.decoupled": message.model_transaction_policy.decoupled,
+        "batch_input": message.batch_input,
+        "batch_output": message.batch_output,
+    }
+    for group in message.instance_group:
+        stated["instance_group.passive"] = group.passive
+        stated["instance_group.secondary_devices"] = group.secondary_devices
+        stated["instance_group.rate_limiter"] = group.HasField("rate_limiter")
+        stated["instance_group.host_policy"] = group.host_policy
     for tensor in (*message.input, *message.output):
-        if tensor.HasField("reshape"):
-            yield f"reshape of {tensor.name!r}"
-        if tensor.is_shape_tensor:
-            yield f"is_shape_tensor of {tensor.name!r}"
+        stated[f"reshape of {tensor.name!r}"] = tensor.HasField("reshape")
+        stated[f"is_shape_tensor of {tensor.name!r}"] = tensor.is_shape_tensor
     for given in message.input:
-        if given.optional:
-            yield f"optional of {given.name!r}"
+        stated[f"optional of {given.name!r}"] = given.optional
+    yield from (name for name, value in stated.items() if value)
 
 
 def datatype_name(number: int) -> str:

@@ -46,6 +46,12 @@ class FastApiBackend:
                 f"model {plan.model.name!r} exists as ONNX only, so {plan.label} cannot run it",
                 hint="Leave this backend out, or use fastapi.",
             )
+        if len(set(config.execution.devices)) > 1:
+            raise ModelError(
+                f"model {plan.model.name!r} asks for several GPUs, and a worker of {plan.label} "
+                "cannot know which is its own",
+                hint="Name one GPU in instance_group, or use onnxruntime.",
+            )
         settings = Settings(
             repository=plan.model.root,
             model=plan.model.name,

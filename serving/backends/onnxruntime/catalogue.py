@@ -223,6 +223,7 @@ def _announce(one: LoadedVersion) -> None:
     how = f"unbatched, since {told.unbatched}" if told.unbatched else "ready"
     session = told.sessions[0]
     engine = f"; TensorRT engine {session.engine}" if session.engine else ""
+    engine += f"; operators {dict(session.nodes)}" if session.nodes else ""
     print(  # noqa: T201  (the server's log)
         f"{one.name} version {one.version} on {session.provider}: {how}; "
         f"loaded in {told.load_s:.2f} s, warmed up in {told.warm_up_s:.2f} s{engine}",

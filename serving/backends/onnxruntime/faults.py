@@ -9,7 +9,6 @@ from serving.compression import BodyTooLargeError
 from serving.errors import ModelError
 from serving.protocol import ProtocolError
 
-
 _TEXT_LIMIT = 600
 """Characters of a reason. A client may have sent megabytes that it quotes; gRPC's clients take
 8 KiB, in which one character needs up to 12 bytes."""

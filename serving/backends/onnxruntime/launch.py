@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from serving.backends.base import Launch, ServePlan
-from serving.providers import PROVIDERS, require_provider, runtime_version
+from serving.providers import require_execution, runtime_version
 
 _SUPERVISE = Path(__file__).parents[2] / "supervise.py"
 
@@ -26,11 +26,11 @@ class OnnxRuntimeBackend:
         """One process; each instance of the configuration is a thread with its own session.
 
         Raises:
-            MachineError: the provider that the configuration wants is not there.
+            MachineError: a provider or a GPU that the configuration wants is not there.
         """
         config = plan.model.config
         (grpc_port,) = plan.more_ports(1)
-        provider = require_provider(PROVIDERS[config.accelerator])
+        require_execution(config.execution)
         return Launch(
             label=plan.label,
             url=plan.url,
@@ -44,7 +44,7 @@ class OnnxRuntimeBackend:
                 "server": f"infersweep {version('infersweep')} on uvloop {version('uvloop')}, "
                 f"httptools {version('httptools')}",
                 "engine": f"ONNX Runtime {runtime_version()}",
-                "provider": provider,
+                "provider": config.execution.providers[0],
                 "instances": str(config.instances),
                 "intra-op threads per instance": str(config.intra_op_threads),
             },

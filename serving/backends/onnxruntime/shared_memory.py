@@ -34,7 +34,7 @@ class _Registered:
 
 
 class SharedMemory:
-    """Args: ``read_limit_bytes`` holds for one tensor; ``folder`` is where the objects lie as files."""
+    """Args: ``read_limit_bytes`` holds for one tensor; ``folder`` has the objects as files."""
 
     def __init__(self, read_limit_bytes: int, folder: Path = FOLDER) -> None:
         self._read_limit_bytes = read_limit_bytes
