@@ -100,18 +100,27 @@ class Case:
         return Target(url, self.model.name, self.payload.body, self.payload.headers)
 
     @contextmanager
+    def started(self, label: str) -> Iterator[Server]:
+        """The backend ``label`` on the server's CPU, ready and not yet asked anything.
+
+        Raises:
+            InfersweepError: it does not start.
+        """
+        placement = Placement((SERVER_CPU,), 2)
+        with running(
+            label, self.model, placement, repository=self.folder / label, logs=self.folder
+        ) as server:
+            yield server
+
+    @contextmanager
     def served(self, label: str) -> Iterator[Server]:
-        """The backend ``label`` on the server's CPU, once its answers have been found right.
+        """The same, once its answers have been found right.
 
         Raises:
             ParityError: it answers something else.
             InfersweepError: it does not start.
         """
-        placement = Placement((SERVER_CPU,), 2)
-        repository = self.folder / label
-        with running(
-            label, self.model, placement, repository=repository, logs=self.folder
-        ) as server:
+        with self.started(label) as server:
             parity = check_parity(server.url, self.model, self.reference)
             if not parity.passed:
                 raise ParityError(

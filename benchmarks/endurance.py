@@ -30,10 +30,11 @@ OVERLOAD_S = 10.0
 def memory(plan: Plan, image: Model) -> Row:
     """Resident memory above the bare loop's, each after the same load; children count too.
 
-    Without joining, since the working memory of larger batches is the session's own.
+    Neither joins requests nor is asked for a batch beforehand, as the parity check would: the working
+    memory of larger batches is the session's own.
     """
     case = plan.case("memory", image, alone)
-    with case.served(OURS) as server:
+    with case.started(OURS) as server:
         say("memory: the server")
         served, ours = _after_load(case, server.url, _process_of(server), plan.seconds)
     with bare_loop(case) as (url, process):

@@ -163,18 +163,19 @@ def grpc(plan: Plan, models: Models) -> Iterator[Row]:
     name = f"{models.tiny.name}, {MANY} users: requests/s over gRPC / over HTTP"
     case = plan.case("grpc", models.tiny, joined(MANY))
     values = []
-    with case.served(OURS) as server:
-        if server.launch.grpc_url is None:
-            yield unmeasured(name, STATED, f"{OURS} has no gRPC address")
-            return
-        address = server.launch.grpc_url.removeprefix("grpc://")
-        target = case.target(server.url)
-        for turn in range(plan.turns):
-            say(f"gRPC, turn {turn + 1}")
-            http = perf_analyzer(target, MANY, plan.seconds, CLIENT_CPU)
+    try:
+        with case.served(OURS) as server:
+            target = case.target(server.url)
+            address = server.address_for("grpc").removeprefix("grpc://")
             pace = ["--concurrency-range", str(MANY), "-i", "grpc", "-u", address]
-            grpc = _perf_analyzer(target, pace, plan.seconds, CLIENT_CPU)
-            values.append(grpc.requests_per_s / http.requests_per_s)
+            for turn in range(plan.turns):
+                say(f"gRPC, turn {turn + 1}")
+                http = perf_analyzer(target, MANY, plan.seconds, CLIENT_CPU)
+                grpc = _perf_analyzer(target, pace, plan.seconds, CLIENT_CPU)
+                values.append(grpc.requests_per_s / http.requests_per_s)
+    except (Unavailable, InfersweepError) as error:
+        yield unmeasured(name, STATED, reason(error))
+        return
     yield stated(name, values)
 
 

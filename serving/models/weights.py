@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 from serving.errors import FetchError, MachineError
 
@@ -23,7 +27,9 @@ class PackagedFile:
     """One file inside a package of the Python package index.
 
     Attributes:
+        member: its path inside the archive.
         sha256: of the file itself, in hexadecimal.
+        sdist: the archive is the source distribution, not the wheel.
     """
 
     package: str
@@ -31,6 +37,7 @@ class PackagedFile:
     member: str
     sha256: str
     licence: str
+    sdist: bool = False
 
 
 def cache_folder() -> Path:
@@ -42,30 +49,33 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "infersweep"
 
 
-def download_wheel(package: str, version: str, folder: Path) -> Path:
-    """Download one pinned wheel, without its dependencies, into ``folder``.
+def download(file: PackagedFile, folder: Path) -> Path:
+    """Download the archive that holds ``file``, without dependencies, into the empty ``folder``.
 
     Raises:
         FetchError: pip could not get it.
         MachineError: the disk is full.
     """
+    # Only this package from source: what pip needs to read its metadata comes as wheels.
+    kind = f"--no-binary={file.package}" if file.sdist else "--only-binary=:all:"
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
-            *("--only-binary=:all:", "--dest", str(folder), f"{package}=={version}"),
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", kind),
+            *("--dest", str(folder), f"{file.package}=={file.version}"),
         ],
         capture_output=True,
         text=True,
         check=False,
     )
-    wheels = sorted(folder.glob("*.whl"))
-    if done.returncode == 0 and wheels:
-        return wheels[0]
+    archives = list(folder.iterdir())
+    if done.returncode == 0 and archives:
+        return archives[0]
     if "No space left" in done.stderr:
         raise MachineError(f"no space left in {folder}", hint="Free some space and run it again.")
     errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    reason = errors[-1] if errors else "pip failed"
     raise FetchError(
-        f"{package} {version} could not be downloaded: {errors[-1] if errors else 'pip failed'}",
+        f"{file.package} {file.version} could not be downloaded: {reason}",
         hint="The first run needs the Python package index; later runs need no network.",
     )
 
@@ -95,8 +105,8 @@ def _fill(target: Path, file: PackagedFile) -> None:
     """Put the checked file at ``target`` in one step, its origin beside it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as temporary:
-        wheel = download_wheel(file.package, file.version, Path(temporary))
-        unpacked = _take_out(wheel, file, Path(temporary))
+        archive = download(file, Path(temporary))
+        unpacked = _take_out(archive, file, Path(temporary))
         found = sha256_of(unpacked)
         if found != file.sha256:
             raise FetchError(
@@ -115,21 +125,32 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _take_out(wheel: Path, file: PackagedFile, folder: Path) -> Path:
+def _take_out(archive: Path, file: PackagedFile, folder: Path) -> Path:
     unpacked = folder / "member"
     try:
-        with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(file.member) as source,
-            unpacked.open("wb") as out,
-        ):
+        with _opened(archive, file) as source, unpacked.open("wb") as out:
             shutil.copyfileobj(source, out)
     except KeyError:
         raise FetchError(
-            f"{wheel.name} holds no {file.member}", hint="The pinned package has changed."
+            f"{archive.name} holds no {file.member}", hint="The pinned package has changed."
         ) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError):
         raise FetchError(
-            f"{wheel.name} arrived damaged", hint="Run it again; `pip cache purge` may be needed."
+            f"{archive.name} arrived damaged", hint="Run it again; `pip cache purge` may be needed."
         ) from None
     return unpacked
+
+
+@contextmanager
+def _opened(archive: Path, file: PackagedFile) -> Iterator[IO[bytes]]:
+    """Raises KeyError when there is no such file in it."""
+    if not file.sdist:
+        with zipfile.ZipFile(archive) as wheel, wheel.open(file.member) as source:
+            yield source
+        return
+    with tarfile.open(archive) as sdist:
+        member = sdist.extractfile(file.member)
+        if member is None:
+            raise KeyError(file.member)
+        with member:
+            yield member

@@ -83,7 +83,11 @@ def add_output(response: Any, tensor: Tensor) -> None:
 
 
 def add_shared_output(response: Any, tensor: Tensor, region: Region, size: int) -> None:
-    """Append an output of ``size`` bytes that lies in shared memory."""
+    """Append an output of ``size`` bytes that lies in shared memory.
+
+    Its empty entry keeps the others in their places: clients find an output's bytes by its index.
+    """
+    response.raw_output_contents.append(b"")
     output = response.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
     output.parameters["shared_memory_region"].string_param = region.name
     output.parameters["shared_memory_offset"].int64_param = region.offset

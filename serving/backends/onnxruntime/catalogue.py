@@ -135,13 +135,13 @@ class Catalogue:
             raise UnknownModelError(f"model {name!r} is not served")
         async with served.changing:
             closing = self._switch(name, served, {})
-            self._served.pop(name, None)
+            served.state, served.reason = "UNAVAILABLE", "unloaded"
         await asyncio.gather(*closing)
 
     async def poll(self) -> None:
         """Reload each model whose files have changed."""
         for name, served in list(self._served.items()):
-            if served.changing.locked():
+            if served.changing.locked() or not served.versions:
                 continue
             found: object = None
             try:

@@ -12,10 +12,10 @@ from serving.models.inspection import differences, inspect
 from serving.models.repository import MODEL_FILE, Model
 from serving.models.weights import fetch
 from serving.models.zoo import ENTRIES
+from serving.models.zoo.bare_session import open_bare
 from serving.models.zoo.entry import ZooEntry
 
 if TYPE_CHECKING:
-    import onnxruntime
     from torch import nn
 
 _VERSION = "1"
@@ -79,7 +79,7 @@ def _require_right(entry: ZooEntry, model: Model, file: Path) -> None:
             f"{model.name}: graph and config.pbtxt disagree: {'; '.join(found)}",
             hint="Mend config.pbtxt.",
         )
-    session = _bare_session(file)
+    session = open_bare(file)
     names = [spec.name for spec in model.config.outputs]
     for name, inputs in entry.samples().items():
         outputs = dict(zip(names, session.run(names, dict(inputs)), strict=True))
@@ -89,12 +89,3 @@ def _require_right(entry: ZooEntry, model: Model, file: Path) -> None:
                 f"{model.name} answers wrongly: {fault}",
                 hint="The weights or the runtime are not those that were pinned.",
             )
-
-
-def _bare_session(file: Path) -> onnxruntime.InferenceSession:
-    """Not ``open_session``: the file under check is not in the repository yet."""
-    import onnxruntime  # noqa: PLC0415  (only a build needs it here)
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(file), options, ["CPUExecutionProvider"])

@@ -110,13 +110,13 @@ class Connection(asyncio.BufferedProtocol):
         self._end()
 
     def pause_writing(self) -> None:
-        """The client reads less than it asks for: take no more from it until it does."""
         self._paused = True
-        self.transport.pause_reading()
+        self._flow()
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._go_on()
+        self._flow()
+        self._server.loop.call_soon(self._next)
 
     def get_buffer(self, _: int) -> memoryview:
         if self._state is _State.BODY:
@@ -142,22 +142,24 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(bytes(self._server.scratch[:count]))
 
     def _keep(self, data: bytes) -> None:
-        """More of an unfinished head, or of the request after the one that is being answered."""
+        """More of an unfinished head, or of requests before their turn."""
         self._rest += data
-        if self._state is _State.HEAD:
-            self._next()
-        elif len(self._rest) > len(self._server.scratch):
-            self.transport.pause_reading()
-
-    def _go_on(self) -> None:
-        """Read again, and turn to what came before its turn."""
-        self.transport.resume_reading()
-        self._server.loop.call_soon(self._next)
+        self._next()
+        self._flow()
 
     def _next(self) -> None:
+        """Turn to what came before its turn."""
         if self._state is _State.HEAD and self._rest and not self._paused:
             rest, self._rest = self._rest, b""
             self._read(memoryview(rest), len(rest))
+            self._flow()
+
+    def _flow(self) -> None:
+        """Read on, unless the client asks faster than it is answered, or than it reads answers."""
+        if self._paused or len(self._rest) > self._server.ahead_bytes:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
 
     def _read(self, data: memoryview, count: int) -> None:
         """``data`` starts with a head."""
@@ -279,8 +281,8 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
             return
         self._state = _State.HEAD
-        if self._rest and not self._paused:
-            self._go_on()
+        if self._rest:
+            self._server.loop.call_soon(self._next)
 
 
 def _aligned(length: int, header_length: int | None) -> memoryview:

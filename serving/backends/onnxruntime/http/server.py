@@ -17,9 +17,12 @@ _SWEEP_S = 1.0
 
 
 class HttpServer:
-    """Attributes: ``scratch`` is where all connections read what is not a body, one at a time.
+    """All connections of one address.
 
-    ``date`` is the header line that every reply carries.
+    Attributes:
+        scratch: where they read what is not a body, one at a time.
+        ahead_bytes: how much a client may send before its turn; a head that is not complete fits.
+        date: the header line that every reply carries.
     """
 
     def __init__(self, handler: Handler, heads: HeadParser, limits: Limits) -> None:
@@ -28,6 +31,7 @@ class HttpServer:
         self.limits = limits
         self.loop = asyncio.get_running_loop()
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.ahead_bytes = max(_SCRATCH_BYTES, limits.head_bytes)
         self.date = b""
         self.draining = False
         self._connections: set[Connection] = set()
