@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as schema
 
+from benchmarks.load import SERVER_CPU
 from benchmarks.peers import Target
 from loadtest.payload import Payload
 from loadtest.prepare import payloads_from
@@ -22,7 +23,6 @@ from serving.parity import Reference, check_parity, reference_for
 from serving.process import RunningProcess, free_port, wait_until
 
 OURS = "onnxruntime"
-SERVER_CPU, CLIENT_CPU = 0, 1
 FEW, MANY = 4, 32
 """Users: for a model that fills the core by itself, and for one that leaves it to the server."""
 
@@ -121,13 +121,17 @@ class Case:
             InfersweepError: it does not start.
         """
         with self.started(label) as server:
-            parity = check_parity(server.url, self.model, self.reference)
-            if not parity.passed:
-                raise ParityError(
-                    f"{label} answers {self.model.name} wrongly: {parity.detail}",
-                    hint="Nothing is measured of a server that is wrong.",
-                )
+            self.require_right(server)
             yield server
+
+    def require_right(self, server: Server) -> None:
+        """Raises ParityError when ``server`` answers something else than the reference session."""
+        parity = check_parity(server.url, self.model, self.reference)
+        if not parity.passed:
+            raise ParityError(
+                f"{server.launch.label} answers {self.model.name} wrongly: {parity.detail}",
+                hint="Nothing is measured of a server that is wrong.",
+            )
 
 
 @contextmanager

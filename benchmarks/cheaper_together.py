@@ -1,4 +1,4 @@
-"""Models whose rows cost less in one batch than one by one: a recurrent policy, a text encoder.
+"""Models whose rows cost less in one batch than one by one: a policy and a command encoder.
 
 A row alone is a chain of small products, where calling the operators costs as much as computing.
 The weights are random and seeded: what is measured does not depend on what was learnt.
@@ -58,7 +58,7 @@ def write_recurrent_policy(root: Path) -> Model:
     return _write(root, "recurrent_policy", config, Policy(), example)
 
 
-def write_text_encoder(root: Path) -> Model:
+def write_command_encoder(root: Path) -> Model:
     """Six transformer layers of width 32 over eight tokens, averaged."""
     import torch  # noqa: PLC0415
     from torch import nn  # noqa: PLC0415
@@ -80,9 +80,9 @@ def write_text_encoder(root: Path) -> Model:
     torch.manual_seed(1)
     example = torch.zeros(2, TOKENS, dtype=torch.long)
     config = _CONFIG.format(
-        name="text_encoder", datatype="TYPE_INT64", dims=str(TOKENS), width=WIDTH
+        name="command_encoder", datatype="TYPE_INT64", dims=str(TOKENS), width=WIDTH
     )
-    return _write(root, "text_encoder", config, Encoder(), example)
+    return _write(root, "command_encoder", config, Encoder(), example)
 
 
 def _write(root: Path, name: str, config: str, module: nn.Module, example: Tensor) -> Model:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from benchmarks.cases import CLIENT_CPU, FEW, MANY, OURS, Case, alone, bare_loop, joined, queue_of
-from benchmarks.load import Bench
-from benchmarks.peers import wrk
+from benchmarks.cases import FEW, MANY, OURS, Case, alone, bare_loop, joined, queue_of
+from benchmarks.load import Bench, say
 from benchmarks.rows import Row, at_least, at_most
-from benchmarks.turns import Plan, say
+from benchmarks.turns import Plan, loaded
 from loadtest.histogram import buckets, merge
 from loadtest.payload import write_payloads
 from loadtest.trial import LevelOutput
@@ -24,19 +23,18 @@ OBJECTIVE_SERVICE_TIMES = 10
 QUEUE = 4
 """Before a request stand the batch in service and the queue: with these, eight service times."""
 
-OVERLOAD_S = 10.0
-
 
 def memory(plan: Plan, image: Model) -> Row:
     """Resident memory above the bare loop's, each after the same load; children count too.
 
-    Neither joins requests nor is asked for a batch beforehand, as the parity check would: the working
-    memory of larger batches is the session's own.
+    No request is joined, and answers are checked afterwards, since the check asks for batches: the
+    working memory of larger batches is the session's own.
     """
     case = plan.case("memory", image, alone)
     with case.started(OURS) as server:
         say("memory: the server")
         served, ours = _after_load(case, server.url, _process_of(server), plan.seconds)
+        case.require_right(server)
     with bare_loop(case) as (url, process):
         say("memory: the bare loop")
         looped, bare = _after_load(case, url, process, plan.seconds, least=served)
@@ -52,7 +50,7 @@ def _after_load(
     """Requests served, no fewer than ``least``, and the megabytes held after them."""
     served = 0.0
     while served < least:
-        served += wrk(case.target(url), FEW, seconds, CLIENT_CPU).requests_per_s * seconds
+        served += loaded(case.target(url), FEW, seconds).requests_per_s * seconds
     return served, process.rss_bytes() / 1e6
 
 
@@ -61,7 +59,7 @@ def soak(plan: Plan, tiny: Model) -> Row:
     case = plan.case("soak", tiny, joined(MANY))
     with case.served(OURS) as server, _watched(_process_of(server)) as seen:
         say(f"memory at full load for {plan.soak_s:.0f} s")
-        result = wrk(case.target(server.url), MANY, plan.soak_s, CLIENT_CPU)
+        result = loaded(case.target(server.url), MANY, plan.soak_s)
     settled = seen[len(seen) // 4 :]
     name = f"{tiny.name}: memory's growth after the first quarter of {plan.soak_s:.0f} s"
     row = at_most(name, [max(settled) / settled[0]], GROWTH)
@@ -100,8 +98,8 @@ def overload(plan: Plan, image: Model) -> Row:
     """
     case = plan.case("overload", image, queue_of(QUEUE))
     write_payloads(case.folder / "payloads", [case.payload])
-    seconds = max(plan.seconds, OVERLOAD_S if plan.turns > 1 else 0.0)
-    bench = Bench(case.model, case.payload, case.folder, plan.turns, seconds)
+    # Longer, since some sixty requests a second are few.
+    bench = Bench(case.model, case.payload, case.folder, plan.turns, 3 * plan.seconds)
     shares, refused = [], []
     with case.served(OURS) as server:
         for turn in range(plan.turns):

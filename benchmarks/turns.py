@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.cases import CLIENT_CPU, Case, Change
+from benchmarks.cases import Case, Change
+from benchmarks.load import CLIENT_CPU, say
 from benchmarks.peers import PeerResult, Target, Unavailable, wrk
 from benchmarks.rows import Row, at_least
 from serving.models.repository import Model
@@ -42,19 +42,28 @@ class Plan:
         """What wrk says of each contender, a result per turn; the medians are printed.
 
         Raises:
-            Unavailable: requests failed, so the figures are not those of right answers.
+            Unavailable: as ``loaded`` says.
         """
         found: dict[str, list[PeerResult]] = defaultdict(list)
         for turn in range(self.turns):
             for name, target in targets.items():
                 say(f"{what}, {users} at once, turn {turn + 1}: {name}")
-                result = wrk(target, users, self.seconds, CLIENT_CPU)
-                if result.errors:
-                    raise Unavailable(f"{name}: {result.errors} requests failed")
-                found[name].append(result)
+                found[name].append(loaded(target, users, self.seconds))
         for name, results in found.items():
             print(_line(what, users, name, results))
         return found
+
+
+def loaded(target: Target, users: int, seconds: float) -> PeerResult:
+    """What wrk says of one run.
+
+    Raises:
+        Unavailable: requests failed, so the figures are not those of right answers.
+    """
+    result = wrk(target, users, seconds, CLIENT_CPU)
+    if result.errors:
+        raise Unavailable(f"{result.errors} requests to {target.infer_url} failed")
+    return result
 
 
 def ratios(
@@ -75,7 +84,3 @@ def _line(what: str, users: int, name: str, results: Sequence[PeerResult]) -> st
         for field in ("requests_per_s", "p50_ms", "p99_ms")
     )
     return f"{what}, {users} at once: {name:30} {rate:10,.1f}/s  p50 {p50:.3f} ms  p99 {p99:.3f} ms"
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

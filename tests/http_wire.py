@@ -21,10 +21,12 @@ class FakeTransport:
         self.unread = 0
         self.reading = True
         self.closing = False
+        self.ended = False
         self.aborted = False
 
     def write(self, data: bytes) -> None:
         assert not self.closing
+        assert not self.ended
         self.sent += data
         self.unread += len(data)
         if self.unread > self.high_water and self.protocol:
@@ -38,6 +40,12 @@ class FakeTransport:
         paused, self.unread = self.unread > self.high_water, 0
         if paused and self.protocol:
             self.protocol.resume_writing()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def get_write_buffer_size(self) -> int:
         return self.unread if self.unread > self.high_water else 0

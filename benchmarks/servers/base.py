@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.cases import SERVER_CPU, Case
+from benchmarks.cases import Case
+from benchmarks.load import SERVER_CPU
 from benchmarks.peers import Target, Unavailable
 from benchmarks.servers.environment import ensure_environment, python_of, versions_in
 from serving.errors import ServerError

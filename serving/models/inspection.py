@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,29 @@ from serving.errors import ModelError
 from serving.models.config import ModelConfig, TensorSpec
 from serving.protocol import DATATYPES
 
+Dims = tuple[int | str, ...]
+"""Numbers where the length is fixed, words where it may vary; a word of ``?`` has no name."""
+NO_NAME = "?"
+
+_OTHER_KINDS = {
+    "sequence_type": "Export it with plain tensors: stack or concatenate the parts of the list",
+    "map_type": "Export it with plain tensors instead of a dictionary",
+    "optional_type": "Export it with a tensor that is always there",
+    "sparse_tensor_type": "Export it with a dense tensor",
+}
+_DICTIONARIES = (
+    "Export it again without ZipMap: convert_sklearn(model, initial_types=..., "
+    'options={id(model): {"zipmap": False}})'
+)
+
 
 @dataclass(frozen=True)
 class GraphTensor:
-    """Attributes: ``dims`` are numbers where fixed and words where the length may vary."""
+    """Attributes: ``dims`` is ``None`` where the graph does not even state the number of axes."""
 
     name: str
     datatype: str
-    dims: tuple[int | str, ...]
+    dims: Dims | None
 
 
 @dataclass(frozen=True)
@@ -32,19 +48,41 @@ class GraphReport:
     why_not_batchable: str
 
 
-def inspect(path: Path) -> GraphReport:
-    """Read a graph's inputs and outputs.
+def read_graph(path: Path) -> onnx.ModelProto:
+    """The file as a message; weights that lie in other files stay there.
 
     Raises:
-        ModelError: the file is no ONNX model, or an input or output is no tensor.
+        ModelError: there is no such file, or it is no ONNX model.
     """
     try:
         model = onnx.load(path, load_external_data=False)
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist", hint="Give the path of a model file.") from None
     except Exception as error:
         # Protobuf raises different classes from release to release.
         raise ModelError(
             f"{path} is no ONNX model: {str(error).splitlines()[0]}", hint="Is the file whole?"
         ) from None
+    if not model.graph.output:
+        raise ModelError(f"{path} is no ONNX model: it has no output", hint="Is the file whole?")
+    return model
+
+
+def inspect(path: Path) -> GraphReport:
+    """Read a graph's inputs and outputs.
+
+    Raises:
+        ModelError: the file is no ONNX model, or an input or output is no tensor that travels.
+    """
+    return describe(read_graph(path))
+
+
+def describe(model: onnx.ModelProto) -> GraphReport:
+    """The same of a model in memory; weights that are listed as inputs are none.
+
+    Raises:
+        ModelError: an input or output is no tensor, or of a datatype that does not travel.
+    """
     weights = {weight.name for weight in model.graph.initializer}
     inputs = tuple(_tensor(value) for value in model.graph.input if value.name not in weights)
     outputs = tuple(_tensor(value) for value in model.graph.output)
@@ -82,27 +120,63 @@ def differences(report: GraphReport, config: ModelConfig) -> list[str]:
 def _disagreement(config: ModelConfig, spec: TensorSpec, tensor: GraphTensor) -> str:
     if spec.datatype != tensor.datatype:
         return f"{spec.datatype} in the configuration, {tensor.datatype} in the graph"
+    if tensor.dims is None:
+        return ""
     declared = config.wire_dims(spec)
+    # A configuration has no word for rank 0 and states one axis of 1 in its place.
+    dims = tensor.dims or (1,)
     # A free axis in the configuration is a promise that a fixed axis of the graph cannot keep.
-    fits = len(declared) == len(tensor.dims) and all(
-        isinstance(axis, str) or want == axis
-        for want, axis in zip(declared, tensor.dims, strict=True)
+    fits = len(declared) == len(dims) and all(
+        isinstance(axis, str) or want == axis for want, axis in zip(declared, dims, strict=True)
     )
     return "" if fits else f"shape {list(declared)} in the configuration, {list(tensor.dims)} there"
 
 
 def _tensor(value: onnx.ValueInfoProto) -> GraphTensor:
     if not value.type.HasField("tensor_type"):
-        raise ModelError(
-            f"{value.name!r} is a {value.type.WhichOneof('value')}, not a tensor",
-            hint="Export the model again with plain tensors as inputs and outputs.",
-        )
+        raise _not_a_tensor(value)
     kind = value.type.tensor_type
-    dims = tuple(
-        axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?"
-        for axis in kind.shape.dim
-    )
+    dims = tuple(_axis(axis) for axis in kind.shape.dim) if kind.HasField("shape") else None
     return GraphTensor(value.name, _datatype(value.name, kind.elem_type), dims)
+
+
+def _axis(axis: onnx.TensorShapeProto.Dimension) -> int | str:
+    # Older exporters write -1 for a length that may vary, and ONNX Runtime reads it so.
+    if axis.HasField("dim_value") and axis.dim_value >= 0:
+        return int(axis.dim_value)
+    return axis.dim_param or NO_NAME
+
+
+def _not_a_tensor(value: onnx.ValueInfoProto) -> ModelError:
+    kind = value.type.WhichOneof("value") or "tensor_type"
+    written = _written(value.type)
+    mend = _DICTIONARIES if "map(" in written else _OTHER_KINDS.get(kind, "Export it again")
+    return ModelError(
+        f"{value.name!r} is of type {written}, and only plain tensors can be served",
+        hint=f"{mend}.",
+    )
+
+
+def _written(kind: onnx.TypeProto) -> str:
+    """The type as ONNX Runtime writes it, such as ``seq(map(int64,tensor(float)))``."""
+    match kind.WhichOneof("value"):
+        case "tensor_type":
+            return f"tensor({_element(kind.tensor_type.elem_type)})"
+        case "sequence_type":
+            return f"seq({_written(kind.sequence_type.elem_type)})"
+        case "map_type":
+            key, value = kind.map_type.key_type, _written(kind.map_type.value_type)
+            return f"map({_element(key)},{value})"
+        case "optional_type":
+            return f"optional({_written(kind.optional_type.elem_type)})"
+        case "sparse_tensor_type":
+            return f"sparse_tensor({_element(kind.sparse_tensor_type.elem_type)})"
+    return "nothing"
+
+
+def _element(number: int) -> str:
+    names = {value: name for name, value in onnx.TensorProto.DataType.items()}
+    return str(names.get(number, number)).lower()
 
 
 def _datatype(tensor: str, kind: int) -> str:
@@ -111,17 +185,20 @@ def _datatype(tensor: str, kind: int) -> str:
     try:
         return DATATYPES[onnx.helper.tensor_dtype_to_np_dtype(kind)]
     except KeyError:
-        names = {number: name for name, number in onnx.TensorProto.DataType.items()}
         raise ModelError(
-            f"{tensor!r} is of type {names.get(kind, kind)}, which the protocol cannot carry",
+            f"{tensor!r} is of type {_element(kind).upper()}, which the protocol cannot carry",
             hint="Export the model again with a cast to one that it can, such as FLOAT.",
         ) from None
 
 
-def _why_not(tensors: tuple[GraphTensor, ...]) -> str:
+def _why_not(tensors: Sequence[GraphTensor]) -> str:
     for tensor in tensors:
+        if tensor.dims is None:
+            continue
         if not tensor.dims:
             return f"{tensor.name!r} has no axis at all"
         if isinstance(tensor.dims[0], int):
             return f"{tensor.name!r} starts with an axis of fixed length {tensor.dims[0]}"
+        if len(tensor.dims) == 1:
+            return f"{tensor.name!r} has one axis only, and dims must not be empty"
     return ""

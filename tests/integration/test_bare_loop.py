@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.cases import Case, bare_loop
-from benchmarks.cheaper_together import write_recurrent_policy, write_text_encoder
+from benchmarks.cheaper_together import write_command_encoder, write_recurrent_policy
 from serving.models.inspection import differences, inspect
 from serving.models.repository import Model
 from serving.models.samples import stack_rows
@@ -49,7 +49,7 @@ def test_the_bare_loop_waits_for_the_rest_of_a_request(tmp_path: Path) -> None:
             assert first.recv(4096) == whole
 
 
-@pytest.mark.parametrize("write", [write_recurrent_policy, write_text_encoder])
+@pytest.mark.parametrize("write", [write_recurrent_policy, write_command_encoder])
 def test_rows_of_the_batching_models_do_not_touch_each_other(
     write: Callable[[Path], Model], tmp_path: Path
 ) -> None:

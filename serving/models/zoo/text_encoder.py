@@ -1,8 +1,8 @@
 """all-MiniLM-L6-v2: a vector per token, whose mean says what a sentence is about.
 
-Wang et al., "MiniLM" (NeurIPS 2020); Reimers and Gurevych, "Sentence-BERT" (EMNLP 2019). The weights
-are stored as int8 and unpacked to float32 when the graph is loaded; all arithmetic is float32, so
-that rows do not touch each other.
+Wang et al., "MiniLM" (NeurIPS 2020); Reimers and Gurevych, "Sentence-BERT" (EMNLP 2019). Weights
+are stored as int8 and unpacked to float32 when the graph is loaded. Arithmetic is float32: there is
+no scale that the rows of a batch would share.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.handler.handle(self, head, body)
 
     def _refuse(self, reply: Reply, head: Head | None = None) -> None:
-        """Answer before the request is complete, then read on for a while.
+        """Answer before the request is complete, end this side, and read on for a while.
 
         A client that is cut off while it sends sees a broken connection in place of the reason.
         """
@@ -249,6 +249,8 @@ class Connection(asyncio.BufferedProtocol):
                 ]
             )
         )
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
         self.quiet_s = 0
         self._end()
 
