@@ -145,9 +145,12 @@ def locust_fast_http_user(target: Target, connections: int, seconds: float, cpu:
     return _locust("StockFastHttpUser", target, connections, seconds, cpu)
 
 
-def perf_analyzer(target: Target, connections: int, seconds: float, cpu: int) -> PeerResult:
+def perf_analyzer(
+    target: Target, connections: int, seconds: float, cpu: int, grpc_address: str = ""
+) -> PeerResult:
     """Needs the model's ``/config`` page and the variable ``PERF_ANALYZER``: the command to run."""
-    return _perf_analyzer(target, ["--concurrency-range", str(connections)], seconds, cpu)
+    wire = ["-i", "grpc", "-u", grpc_address] if grpc_address else []
+    return _perf_analyzer(target, ["--concurrency-range", f"{connections}", *wire], seconds, cpu)
 
 
 PEERS: dict[str, Peer] = {

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from loadtest.manifest import describe_machine
+
+STATED = "none"
+"""The target of a row that keeps no bound."""
 
 OUT = Path(__file__).with_name("out")
 
@@ -36,6 +39,11 @@ def at_least(name: str, values: Sequence[float], bound: float, unit: str = "rati
 def at_most(name: str, values: Sequence[float], bound: float, unit: str = "ratio") -> Row:
     """The median of ``values`` must not exceed ``bound``."""
     return _bounded(name, values, f"<= {bound:g}", bool(statistics.median(values) <= bound), unit)
+
+
+def stated(name: str, values: Sequence[float], unit: str = "ratio") -> Row:
+    """A figure without a bound to keep."""
+    return replace(at_least(name, values, 0.0, unit), target=STATED)
 
 
 def _bounded(name: str, values: Sequence[float], target: str, met: bool, unit: str) -> Row:

@@ -32,12 +32,13 @@ from benchmarks.cases import (
 )
 from benchmarks.cheaper_together import write_command_encoder, write_recurrent_policy
 from benchmarks.endurance import memory, overload, soak
+from benchmarks.handover import handover
 from benchmarks.load import CLIENT_CPU, SERVER_CPU, say
-from benchmarks.peers import Unavailable, _perf_analyzer, perf_analyzer
-from benchmarks.rows import Row, at_least, at_most, unmeasured
+from benchmarks.peers import Unavailable, perf_analyzer
+from benchmarks.rows import STATED, Row, at_least, at_most, stated, unmeasured
 from benchmarks.servers import bentoml, kserve, litserve, mlserver, mosec, ray_serve
 from benchmarks.servers.base import running_peer
-from benchmarks.turns import STATED, Plan, ratios, stated
+from benchmarks.turns import Plan, ratios
 from serving.deployment import fetch_needed
 from serving.errors import InfersweepError
 from serving.models.repository import Model, find_model
@@ -170,11 +171,10 @@ def grpc(plan: Plan, models: Models) -> Iterator[Row]:
         with case.served(OURS) as server:
             target = case.target(server.url)
             address = server.address_for("grpc").removeprefix("grpc://")
-            pace = ["--concurrency-range", str(MANY), "-i", "grpc", "-u", address]
             for turn in range(plan.turns):
                 say(f"gRPC, turn {turn + 1}")
                 over_http = perf_analyzer(target, MANY, plan.seconds, CLIENT_CPU)
-                over_grpc = _perf_analyzer(target, pace, plan.seconds, CLIENT_CPU)
+                over_grpc = perf_analyzer(target, MANY, plan.seconds, CLIENT_CPU, address)
                 values += ratios([over_grpc], [over_http])
     except (Unavailable, InfersweepError) as error:
         yield unmeasured(name, STATED, reason(error))
@@ -216,6 +216,9 @@ PARTS: dict[str, Callable[[Plan, Models], Iterable[Row]]] = {
     "grpc": grpc,
     "memory": lambda plan, models: [memory(plan, models.image), soak(plan, models.tiny)],
     "overload": lambda plan, models: [overload(plan, models.image)],
+    "handover": lambda plan, models: [
+        row for model in (models.tiny, models.image) for row in handover(plan, model)
+    ],
     "peers": against_peers,
 }
 

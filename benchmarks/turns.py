@@ -5,17 +5,13 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cases import Case, Change
 from benchmarks.load import CLIENT_CPU, say
 from benchmarks.peers import PeerResult, Target, Unavailable, wrk
-from benchmarks.rows import Row, at_least
 from serving.models.repository import Model
-
-STATED = "none"
-"""The target of a row that keeps no bound."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,6 @@ def ratios(
 ) -> list[float]:
     """One figure over the other, turn by turn."""
     return [getattr(a, field) / getattr(b, field) for a, b in zip(ours, theirs, strict=True)]
-
-
-def stated(name: str, values: Sequence[float]) -> Row:
-    """A ratio without a bound to keep."""
-    return replace(at_least(name, values, 0.0), target=STATED)
 
 
 def _line(what: str, users: int, name: str, results: Sequence[PeerResult]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 
 import numpy as np
 import tritonclient.grpc
@@ -64,7 +65,7 @@ def check_parity(
             try:
                 samples = [reference.samples[i] for i in indices]
                 answer = _ask(connection, model, samples, access)
-            except (InferenceServerException, OSError) as error:
+            except (InferenceServerException, OSError, HTTPException) as error:
                 detail = f"{label}: the server answered with an error: {error}"
                 return ParityResult(False, rows, None, tolerance, detail)
             for position, index in enumerate(indices):

@@ -7,12 +7,10 @@ program does not end it too. Standard library only.
 
 import os
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
-_SHIM = str(Path(__file__).with_name("exec_pinned.py"))
+_SHIM = __file__.replace("supervise.py", "exec_pinned.py")
 _SOON_S = 5.0
 _LONGEST_PAUSE_S = 30.0
 
@@ -22,23 +20,24 @@ def main() -> int:
     # The program dies with this process, however that goes.
     argv = [sys.executable, "-I", "-S", _SHIM, str(os.getpid()), "", *sys.argv[1:]]
     stopping = False
-    child: subprocess.Popen[bytes] | None = None
+    child = 0
 
     def stop(*_: object) -> None:
         nonlocal stopping
         stopping = True
-        if child is not None:
-            child.terminate()
+        if child:
+            os.kill(child, signal.SIGTERM)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     pause_s = 0.0
     while True:
         began_s = time.monotonic()
-        child = subprocess.Popen(argv)
+        child = os.posix_spawn(argv[0], argv, os.environ)
         if stopping:
-            child.terminate()
-        code = child.wait()
+            os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+        child, code = 0, os.waitstatus_to_exitcode(status)
         if stopping or code >= 0:
             return code if code >= 0 else 128 - code
         lived_s = time.monotonic() - began_s

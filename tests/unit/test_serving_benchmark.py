@@ -13,10 +13,11 @@ from benchmarks.cases import Case, alone, changed, checked, joined, queue_of
 from benchmarks.endurance import answered_within
 from benchmarks.limit import request_bytes
 from benchmarks.peers import PeerResult, Unavailable
+from benchmarks.rows import STATED, stated
 from benchmarks.servers import base, bentoml, environment
 from benchmarks.servers.base import RAW, V2_BINARY, V2_JSON, PeerServer, Wire
 from benchmarks.serving import PEERS
-from benchmarks.turns import STATED, ratios, stated
+from benchmarks.turns import ratios
 from loadtest.histogram import encode, new_histogram
 from serving.models.config import load_message
 from serving.protocol import InferRequest, Tensor, encode_response

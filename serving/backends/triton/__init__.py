@@ -26,7 +26,7 @@ from serving.backends.triton.wheel import (
     ensure_triton,
     installed_onnxruntime,
 )
-from serving.errors import ModelError
+from serving.errors import ModelError, UsageError
 
 SHARED_MEMORY = Path("/dev/shm")
 # Two instances that joined images of 640 x 640 were seen to hold 150 MB there together.
@@ -68,6 +68,12 @@ def _from_wheel(plan: ServePlan) -> Launch:
         raise ModelError(
             f"model {plan.model.name!r} asks for a GPU, and Triton from the wheel serves on CPUs",
             hint="Use KIND_CPU, or set INFERSWEEP_TRITON=container.",
+        )
+    if " " in str(plan.model.root.resolve()):
+        raise UsageError(
+            f"Triton from the wheel cannot serve {plan.model.root.resolve()}: its Python stub "
+            "splits paths at spaces",
+            hint="Use a folder without a space, with --out or --repository.",
         )
     found = ensure_triton(lambda line: print(line, file=sys.stderr))  # noqa: T201
     versions = found.versions
