@@ -7,7 +7,7 @@ import gzip
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from serving.protocol import HEADER_LENGTH, NUMPY_TYPES
 
-MODELS: Mapping[str, Sequence[str]] = {"arithmetic": ("a", "b"), "datatypes": ("x_int8", "x_bytes")}
 PACK: Mapping[str, Callable[[bytes], bytes]] = {
     "gzip": lambda body: gzip.compress(body, 1),
     "deflate": zlib.compress,
@@ -78,6 +77,21 @@ def drafts(draw: st.DrawFn) -> Draft:
     return Draft("arithmetic", header, blob, dict(fields))
 
 
+@st.composite
+def texts(draw: st.DrawFn) -> Draft:
+    """BYTES [n] to model ``text``, as JSON or binary."""
+    values = draw(st.lists(st.text(max_size=3), max_size=4))
+    tensor: dict[str, Any] = {"name": "x", "datatype": "BYTES", "shape": [len(values)]}
+    blob = b""
+    if draw(st.booleans()):
+        tensor["data"] = values
+    else:
+        coded = [value.encode() for value in values]
+        blob = b"".join(struct.pack("<I", len(value)) + value for value in coded)
+        tensor["parameters"] = {"binary_data_size": len(blob)}
+    return Draft("text", {"inputs": [tensor]}, blob)
+
+
 NUMBERS = st.sampled_from(
     [-1, 0, 1, 3, 4, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 1.5, -0.0, 1e308]
 )
@@ -95,6 +109,25 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+GONE = object()
+EXTREMES: Mapping[str, st.SearchStrategy[Any]] = {
+    "name": st.text(max_size=5),
+    "datatype": st.sampled_from([*NUMPY_TYPES, "X"]),
+    "shape": st.lists(NUMBERS, max_size=5).flatmap(lambda few: st.sampled_from([few, few * 50])),
+    "data": st.lists(st.one_of(NUMBERS, st.text(max_size=2)), max_size=7),
+    "parameters": st.one_of(
+        st.fixed_dictionaries({"binary_data_size": NUMBERS}),
+        st.fixed_dictionaries(
+            {
+                "shared_memory_region": st.one_of(st.text(max_size=3), JSON),
+                "shared_memory_byte_size": st.one_of(NUMBERS, JSON),
+                "shared_memory_offset": NUMBERS,
+            }
+        ),
+    ),
+}
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
@@ -126,26 +159,15 @@ def structure(draw: st.DrawFn, draft: Draft) -> None:
 
 
 @st.composite
-def shape(draw: st.DrawFn, draft: Draft) -> None:
+def tensor_field(draw: st.DrawFn, draft: Draft) -> None:
+    """A field of an input is gone, of another kind, or of an extreme value."""
     tensor = draw(st.sampled_from(tensors(draft)))
-    tensor["shape"] = draw(st.lists(NUMBERS, max_size=5)) * draw(st.sampled_from([1, 1, 50]))
-
-
-@st.composite
-def datatype(draw: st.DrawFn, draft: Draft) -> None:
-    draw(st.sampled_from(tensors(draft)))["datatype"] = draw(st.sampled_from([*NUMPY_TYPES, "X"]))
-
-
-@st.composite
-def size(draw: st.DrawFn, draft: Draft) -> None:
-    told = {"binary_data_size": draw(NUMBERS)}
-    draw(st.sampled_from(tensors(draft)))["parameters"] = told
-
-
-@st.composite
-def region(draw: st.DrawFn, draft: Draft) -> None:
-    told = {"shared_memory_region": "r", "shared_memory_byte_size": draw(NUMBERS)}
-    draw(st.sampled_from(tensors(draft)))["parameters"] = told
+    key = draw(st.sampled_from([*EXTREMES]))
+    value = draw(st.one_of(st.just(GONE), JSON, EXTREMES[key]))
+    if value is GONE:
+        tensor.pop(key, None)
+    else:
+        tensor[key] = value
 
 
 @st.composite
@@ -181,11 +203,11 @@ def body_bytes(draw: st.DrawFn, draft: Draft) -> None:
 @st.composite
 def target(draw: st.DrawFn, draft: Draft) -> None:
     draft.model = draw(
-        st.sampled_from(["tiny", "datatypes", "nobody", "arithmetic/versions/2", "..%2farithmetic"])
+        st.sampled_from(["tiny", "text", "nobody", "arithmetic/versions/2", "..%2farithmetic"])
     )
 
 
-MUTATIONS = (structure, shape, datatype, size, region, header_length, encoding, body_bytes, target)
+MUTATIONS = (structure, tensor_field, tensor_field, header_length, encoding, body_bytes, target)
 
 
 def tensors(draft: Draft) -> list[dict[str, Any]]:
@@ -198,7 +220,7 @@ def tensors(draft: Draft) -> list[dict[str, Any]]:
 @st.composite
 def mutants(draw: st.DrawFn) -> Draft:
     """A valid request after one to three mutations."""
-    draft = draw(drafts())
+    draft = draw(st.one_of(drafts(), texts()))
     for _ in range(draw(st.integers(1, 3))):
         draw(draw(st.sampled_from(MUTATIONS))(draft))
     return draft

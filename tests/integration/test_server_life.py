@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from tritonclient import grpc as rpc
 from tritonclient import http as triton
+from tritonclient.utils import InferenceServerException
 
 from serving.models.repository import Model
 from serving.process import RunningProcess, free_port, wait_until
@@ -280,6 +282,23 @@ def test_a_client_that_went_away_costs_no_inference(tmp_path: Path) -> None:
         assert first.result(30)[0] == 200
         assert server.metric("infersweep_batch_rows_count") == 1
         assert server.metric('infersweep_requests_total{model="slow",outcome="cancelled"') == 5
+
+
+def test_a_call_that_was_given_up_costs_no_inference(tmp_path: Path) -> None:
+    model = write_slow(tmp_path / "repository")
+    with serve(model, tmp_path) as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(server.infer, steps(600), model="slow")
+        server.wait_for(RUNNING, 1)
+        client = rpc.InferenceServerClient(urlsplit(server.grpc_url).netloc)
+        tensor = rpc.InferInput("x", [1, 1], "FP32")
+        tensor.set_data_from_numpy(steps(600))
+        with pytest.raises(InferenceServerException, match="Deadline"):
+            client.infer("slow", [tensor], client_timeout=0.05)
+        client.close()
+        server.wait_for(RUNNING, 1)
+        assert first.result(30)[0] == 200
+        assert server.metric("infersweep_batch_rows_count") == 1
+        assert server.metric('infersweep_requests_total{model="slow",outcome="cancelled"') == 1
 
 
 def test_while_the_model_hangs_others_are_told_in_time_and_the_server_can_stop(

@@ -182,6 +182,7 @@ def test_a_voice_is_heard_as_by_the_shipped_graph(zoo: Zoo) -> None:
         answer = session.run({"audio": one.audio, "state": state})
         state = answer["next_state"]
         np.testing.assert_allclose(answer["probability"], one.probability, atol=1e-5)
+        np.testing.assert_allclose(state, one.next_state, rtol=1e-4, atol=1e-4)
     speaking = np.mean([float(one.probability[0, 0]) > voice.THRESHOLD for one in shipped])
     assert 0.3 < speaking < 0.9
 

@@ -357,6 +357,17 @@ def test_a_client_that_does_not_read_is_not_served_on() -> None:
     run(scene)
 
 
+def test_nor_is_one_that_asks_again_and_again() -> None:
+    """One request in each read, so that nothing waits before its turn."""
+
+    async def scene() -> None:
+        wire = Wire(high_water=1000)
+        assert await wire.feed(*[GET] * 1000) > 0
+        assert len(wire.handler.bodies) < 100
+
+    run(scene)
+
+
 def test_what_comes_while_a_request_is_answered_is_kept_up_to_a_bound() -> None:
     async def scene() -> None:
         wire = Wire(EchoHandler(hold=True))

@@ -22,6 +22,7 @@ ORDER = (
     "serving.providers",
     "serving.marshalling",
     "serving.session",
+    "serving.importing",
     "serving.timerfd",
     "serving.batching",
     "serving.statistics",
