@@ -32,7 +32,7 @@ bench-load: .venv/.ready
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/python -m benchmarks.load $(ARGS)
 
 bench-models: .venv/.ready
-	$(RUN)/python -m benchmarks.normalise
+	$(RUN)/python -m benchmarks.models
 
 # Public servers are installed once, each into an environment of its own in the cache folder.
 bench-serving: .venv/.ready

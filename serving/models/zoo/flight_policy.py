@@ -90,7 +90,7 @@ def _update_gate_first(rows: Array) -> Array:
     return np.concatenate([update, reset, new])
 
 
-def advance(arrays: Mapping[str, Array], observation: Array, state: Array) -> Array:
+def _advance(arrays: Mapping[str, Array], observation: Array, state: Array) -> Array:
     """The next state [streams, 16] in plain NumPy, as the checkpoint's authors compute it."""
     layer = "actor/layers/"
     features = np.maximum(
@@ -121,7 +121,7 @@ def _example() -> tuple[Mapping[str, Mapping[str, Array]], Mapping[str, Array]]:
                 name, row = f"stream {stream} step {step}", slice(stream, stream + 1)
                 samples[name] = {"observation": observation[row], "state": state[row]}
                 recorded[name] = actions[step, row]
-        state = advance(arrays, observation, state)
+        state = _advance(arrays, observation, state)
     return samples, recorded
 
 

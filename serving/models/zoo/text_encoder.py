@@ -122,7 +122,7 @@ def encode(sentence: Sentence, length: int) -> dict[str, Array]:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
-def embed(hidden: Array, count: int) -> Array:
+def _embed(hidden: Array, count: int) -> Array:
     """The mean over the first ``count`` tokens of [seq, 384], of length 1."""
     mean: Array = hidden[:count].mean(axis=0)
     unit: Array = mean / np.linalg.norm(mean)
@@ -137,13 +137,13 @@ def _shipped_embeddings() -> Mapping[str, Array]:
     for sentence in SENTENCES:
         count = len(sentence.tokens)
         (hidden,) = session.run([OUTPUT], encode(sentence, count))
-        found[sentence.text] = embed(hidden[0], count)
+        found[sentence.text] = _embed(hidden[0], count)
     return found
 
 
-def nearest(sentence: Sentence, hidden: Array) -> tuple[Sentence, float]:
+def _nearest(sentence: Sentence, hidden: Array) -> tuple[Sentence, float]:
     """Among the other sentences the one closest to [seq, 384], and the cosine between them."""
-    own = embed(hidden, len(sentence.tokens))
+    own = _embed(hidden, len(sentence.tokens))
     cosines = {
         text: float(own @ other)
         for text, other in _shipped_embeddings().items()
@@ -159,7 +159,7 @@ def _samples() -> Mapping[str, Mapping[str, Array]]:
 
 def _fault(sample: str, outputs: Mapping[str, Array]) -> str | None:
     sentence = _BY_TEXT[sample]
-    found, cosine = nearest(sentence, outputs[OUTPUT][0])
+    found, cosine = _nearest(sentence, outputs[OUTPUT][0])
     if found.topic == sentence.topic:
         return None
     return f"{sample!r} is nearest to {found.text!r} (cosine {cosine:.2f})"

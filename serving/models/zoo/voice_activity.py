@@ -135,14 +135,14 @@ def _output_gate_second(rows: Array) -> Array:
     return np.concatenate([entry, output, forget, cell])
 
 
-def recording() -> Array:
+def _recording() -> Array:
     """The beginning of the recording in -1..1, float32."""
     with wave.open(str(fetch(RECORDING, lambda _: None))) as stream:
         frames = stream.readframes(int(_LISTEN_S * SAMPLE_RATE_HZ))
     return np.frombuffer(frames, "<i2").astype(np.float32) / 32_768
 
 
-def windows(audio: Array) -> Array:
+def _windows(audio: Array) -> Array:
     """All windows of a recording, [count, 576]; the first one's context is silence."""
     count = len(audio) // NEW
     new = audio[: count * NEW].reshape(count, NEW)
@@ -167,7 +167,7 @@ def shipped_answers() -> tuple[Heard, ...]:
     rate = np.array(SAMPLE_RATE_HZ, np.int64)
     state = np.zeros((2, 1, 128), np.float32)
     heard = []
-    for window in windows(recording()):
+    for window in _windows(_recording()):
         audio = window[None]
         probability, following = session.run(None, {"input": audio, "state": state, "sr": rate})
         heard.append(Heard(audio, _batch_first(state), probability, _batch_first(following)))
