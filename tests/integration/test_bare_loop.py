@@ -1,21 +1,14 @@
-"""What the serving benchmark measures against: the bare loop, and models that batching helps."""
+"""What the serving benchmark measures against: the bare loop."""
 
 from __future__ import annotations
 
 import http.client
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from benchmarks.cases import Case, bare_loop
-from benchmarks.cheaper_together import write_command_encoder, write_recurrent_policy
-from serving.models.inspection import differences, inspect
-from serving.models.repository import Model
-from serving.models.samples import stack_rows
-from serving.session import open_session
 from tests.sample_models import write_tiny
 
 
@@ -47,15 +40,3 @@ def test_the_bare_loop_waits_for_the_rest_of_a_request(tmp_path: Path) -> None:
                 whole = second.recv(4096)
             first.sendall(body[100:])
             assert first.recv(4096) == whole
-
-
-@pytest.mark.parametrize("write", [write_recurrent_policy, write_command_encoder])
-def test_rows_of_the_batching_models_do_not_touch_each_other(
-    write: Callable[[Path], Model], tmp_path: Path
-) -> None:
-    case = Case.of(write(tmp_path / "model"), tmp_path / "case")
-    assert not differences(inspect(case.model.file), case.model.config)
-    together = open_session(case.model).run(stack_rows(case.reference.samples))["y"]
-    apart = np.concatenate([answer["y"] for answer in case.reference.answers])
-    assert np.allclose(together, apart, 1e-4, 1e-5)
-    assert not np.allclose(apart[0], apart[1], 1e-3, 1e-3)
