@@ -193,6 +193,25 @@ def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scene())
 
 
+def conversation(*pieces: bytes, limits: Limits | None = None, token: str = "") -> list[Answer]:
+    """What is answered to the pieces, which arrive one after the other."""
+    found: list[Answer] = []
+
+    async def scene() -> None:
+        wire = Wire(limits=limits, token=token)
+        await wire.feed(*pieces)
+        found.extend(wire.answers())
+
+    run(scene)
+    return found
+
+
+def bodies(answers: list[Answer]) -> list[bytes]:
+    """Of answers that must all be right."""
+    assert [answer.status for answer in answers] == [200] * len(answers)
+    return [answer.body for answer in answers]
+
+
 def request(
     method: str = "POST", path: str = "/a", body: bytes = b"", *fields: str, version: str = "1.1"
 ) -> bytes:
@@ -207,3 +226,8 @@ def chunked(path: str, chunks: Iterable[bytes], *fields: str, trailer: bytes = b
     head = request("POST", path, b"", "Transfer-Encoding: chunked", *fields)
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
     return head + body + b"0\r\n" + trailer + b"\r\n"
+
+
+GET = request("GET", "/a")
+POST = request("POST", "/b", b"body of b")
+CHUNKED = chunked("/c", [b"body ", b"of c"], trailer=b"X-Sum: 1\r\n")

@@ -43,7 +43,7 @@ LIMITS = {
     "grpc-message": 100_000,
 }
 INFER = "/v2/models/tiny/infer"
-BOMB_BYTES = 1 << 29
+BOMB_BYTES = 1 << 27
 MEMORY_BOUND = 40 << 20
 
 

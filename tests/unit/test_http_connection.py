@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import weakref
+import json
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.backends.onnxruntime.http import fault
 from serving.backends.onnxruntime.settings import Limits
 from serving.protocol import HEADER_LENGTH
-from tests.http_wire import Answer, EchoHandler, FakeTransport, Wire, chunked, request, run
+from tests.http_wire import (
+    CHUNKED,
+    GET,
+    POST,
+    EchoHandler,
+    Wire,
+    bodies,
+    chunked,
+    conversation,
+    request,
+    run,
+)
 
-GET = request("GET", "/a")
-POST = request("POST", "/b", b"body of b")
-CHUNKED = chunked("/c", [b"body ", b"of c"], trailer=b"X-Sum: 1\r\n")
 EVERY_FRAMING = GET + POST + CHUNKED + request("POST", "/d", b"\r\n\r\nGET /evil HTTP/1.1\r\n\r\n")
 EXPECTED = [
     b"GET /a ",
@@ -28,27 +34,15 @@ EXPECTED = [
 ]
 
 
-def bodies(answers: list[Answer]) -> list[bytes]:
-    assert [answer.status for answer in answers] == [200] * len(answers)
-    return [answer.body for answer in answers]
+def refusal(data: bytes) -> tuple[int, str]:
+    """Status and reason of the one reply.
 
-
-def outcome(data: bytes, limits: Limits | None = None) -> tuple[int, str, int, bool]:
-    """Status and reason of the one reply, requests that were handled, and whether it is the last.
-
-    What follows must be dropped: it may be what the client would have somebody else believe.
+    What follows must be dropped with the connection: it may be what the client would have somebody
+    else believe.
     """
-    found: list[tuple[int, str, int, bool]] = []
-
-    async def scene() -> None:
-        wire = Wire(limits=limits)
-        await wire.feed(data, request("GET", "/smuggled"))
-        (answer,) = wire.answers()
-        last = answer.headers.get("connection") == "close"
-        found.append((answer.status, answer.body.decode(), len(wire.handler.bodies), last))
-
-    run(scene)
-    return found[0]
+    (answer,) = conversation(data, request("GET", "/smuggled"))
+    assert answer.headers["connection"] == "close"
+    return answer.status, json.loads(answer.body)["error"]
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
@@ -119,8 +113,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("data", "status"), REFUSED)
 def test_a_doubtful_head_ends_the_connection(data: bytes, status: int) -> None:
-    assert outcome(data)[::2] == (status, 0)
-    assert outcome(data)[3]
+    assert refusal(data)[0] == status
 
 
 CHUNK_FAULTS = {
@@ -145,52 +138,59 @@ CHUNK_FAULTS = {
 @pytest.mark.parametrize("fault_name", CHUNK_FAULTS)
 def test_faulty_chunks_end_the_connection(fault_name: str) -> None:
     head = request("POST", "/a", b"", "Transfer-Encoding: chunked")
-    status, told, handled, last = outcome(head + CHUNK_FAULTS[fault_name])
-    assert (status, handled, last) == (400, 0, True), told
+    assert refusal(head + CHUNK_FAULTS[fault_name])[0] == 400
 
 
 def test_chunk_extensions_and_trailers_are_dropped() -> None:
     head = request("POST", "/a", b"", "Transfer-Encoding: chunked")
-
-    async def scene() -> None:
-        wire = Wire()
-        await wire.feed(head + b'2;a="b"\r\nab\r\n00;x\r\nContent-Length: 9\r\n\r\n' + GET)
-        assert bodies(wire.answers()) == [b"POST /a ab", b"GET /a "]
-
-    run(scene)
+    body = b'2;a="b"\r\nab\r\n00;x\r\nContent-Length: 9\r\n\r\n'
+    assert bodies(conversation(head + body + GET)) == [b"POST /a ab", b"GET /a "]
 
 
-def test_limits_are_exact() -> None:
-    base = Limits()
-    filled = len(request("GET", "/a", b"", "X: "))
-    exact = Limits(head_bytes=filled + 10, headers=3, body_bytes=10)
-    for data, status in [
-        (request("GET", "/a", b"", "X: " + "a" * 10), 200),
-        (request("GET", "/a", b"", "X: " + "a" * 11), 431),
-        (request("GET", "/a", b"", "a: b", "c: d"), 200),
-        (request("GET", "/a", b"", "a: b", "c: d", "e: f"), 431),
-        (request("GET", "/a", b"x" * 10), 200),
-        (request("GET", "/a", b"x" * 11), 413),
-    ]:
+HEAD_BYTES = len(request("GET", "/a", b"", "X: ")) + 10
+TRAILERS = b"A: b\r\n" * 3
 
-        async def scene(data: bytes = data, status: int = status) -> None:
-            limits = exact if b"Content-Length" not in data else Limits(body_bytes=10)
-            wire = Wire(limits=limits)
-            await wire.feed(data)
-            assert [answer.status for answer in wire.answers()] == [status], data
 
-        run(scene)
-    for body, status in [(b"x" * 10, 200), (b"x" * 11, 413)]:
-        data = chunked("/a", [body[:4], body[4:]])
-
-        async def chunks(data: bytes = data, status: int = status) -> None:
-            wire = Wire(limits=Limits(body_bytes=10, headers=3))
-            await wire.feed(data)
-            assert wire.answers()[0].status == status
-
-        run(chunks)
-    trailers = b"A: b\r\n" * (base.headers + 1)
-    assert outcome(chunked("/a", [b"x"], trailer=trailers))[::3] == (431, True)
+@pytest.mark.parametrize(
+    ("limits", "fitting", "beyond", "status"),
+    [
+        (
+            Limits(head_bytes=HEAD_BYTES),
+            request("GET", "/a", b"", "X: " + "a" * 10),
+            request("GET", "/a", b"", "X: " + "a" * 11),
+            431,
+        ),
+        (
+            Limits(headers=3),
+            request("GET", "/a", b"", "a: b", "c: d"),
+            request("GET", "/a", b"", "a: b", "c: d", "e: f"),
+            431,
+        ),
+        (
+            Limits(headers=3),
+            chunked("/a", [b"x"], trailer=TRAILERS),
+            chunked("/a", [b"x"], trailer=TRAILERS + b"A: b\r\n"),
+            431,
+        ),
+        (
+            Limits(body_bytes=10),
+            request("POST", "/a", b"x" * 10),
+            request("POST", "/a", b"x" * 11),
+            413,
+        ),
+        (
+            Limits(body_bytes=10),
+            chunked("/a", [b"x" * 4, b"x" * 6]),
+            chunked("/a", [b"x" * 4, b"x" * 7]),
+            413,
+        ),
+    ],
+    ids=["head", "header fields", "trailers", "body", "body in chunks"],
+)
+def test_limits_are_exact(limits: Limits, fitting: bytes, beyond: bytes, status: int) -> None:
+    assert [answer.status for answer in conversation(fitting, limits=limits)] == [200]
+    (answer,) = conversation(beyond, GET, limits=limits)
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
 
 
 def test_an_endless_head_is_kept_up_to_the_limit_only() -> None:
@@ -204,28 +204,28 @@ def test_an_endless_head_is_kept_up_to_the_limit_only() -> None:
     run(scene)
 
 
-def test_the_go_ahead_is_given_where_the_body_is_wanted_and_not_yet_there() -> None:
-    expects = "Expect: 100-continue"
-    head = request("POST", "/a", b"x" * 10, expects)[:-10]
-    for pieces, limit, statuses in [
-        ((head, b"x" * 10), 10, [100, 200]),
-        ((head + b"x", b"x" * 9), 10, [200]),
-        ((head + b"x" * 10,), 10, [200]),
-        ((head,), 9, [413]),
-        ((head.replace(b"/a", b"/no"),), 10, [404]),
-        ((head.replace(b"/1.1", b"/1.0"), b"x" * 10), 10, [200]),
-        ((request("GET", "/a", b"", expects),), 10, [200]),
-        ((chunked("/a", [], expects)[:-5], b"0\r\n\r\n"), 10, [100, 200]),
-    ]:
+EXPECTS = "Expect: 100-continue"
+EXPECTANT = request("POST", "/a", b"x" * 10, EXPECTS)[:-10]
 
-        async def scene(
-            pieces: tuple[bytes, ...] = pieces, limit: int = limit, statuses: list[int] = statuses
-        ) -> None:
-            wire = Wire(limits=Limits(body_bytes=limit))
-            await wire.feed(*pieces)
-            assert [answer.status for answer in wire.answers()] == statuses
 
-        run(scene)
+@pytest.mark.parametrize(
+    ("pieces", "body_limit", "statuses"),
+    [
+        ((EXPECTANT, b"x" * 10), 10, [100, 200]),
+        ((EXPECTANT + b"x", b"x" * 9), 10, [200]),
+        ((EXPECTANT + b"x" * 10,), 10, [200]),
+        ((EXPECTANT,), 9, [413]),
+        ((EXPECTANT.replace(b"/a", b"/no"),), 10, [404]),
+        ((EXPECTANT.replace(b"/1.1", b"/1.0"), b"x" * 10), 10, [200]),
+        ((request("GET", "/a", b"", EXPECTS),), 10, [200]),
+        ((chunked("/a", [], EXPECTS)[:-5], b"0\r\n\r\n"), 10, [100, 200]),
+    ],
+)
+def test_the_go_ahead_is_given_where_the_body_is_wanted_and_not_yet_there(
+    pieces: tuple[bytes, ...], body_limit: int, statuses: list[int]
+) -> None:
+    answers = conversation(*pieces, limits=Limits(body_bytes=body_limit))
+    assert [answer.status for answer in answers] == statuses
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -266,54 +266,33 @@ def test_a_head_is_answered_without_the_body_and_with_its_length() -> None:
 
 
 def test_trace_and_request_ids_come_back_and_only_to_their_own_request() -> None:
-    async def scene() -> None:
-        wire = Wire()
-        ids = ("traceparent: 00-1-2-01", "X-Request-Id: seven")
-        await wire.feed(request("GET", "/a", b"", *ids), GET, b"nonsense\r\n\r\n")
-        first, second, third = wire.answers()
-        assert first.headers["traceparent"] == "00-1-2-01"
-        assert first.headers["x-request-id"] == "seven"
-        assert third.status == 400
-        assert not {"traceparent", "x-request-id"} & {*second.headers, *third.headers}
-
-    run(scene)
+    ids = ("traceparent: 00-1-2-01", "X-Request-Id: seven")
+    first, second, third = conversation(request("GET", "/a", b"", *ids), GET, b"nonsense\r\n\r\n")
+    assert first.headers["traceparent"] == "00-1-2-01"
+    assert first.headers["x-request-id"] == "seven"
+    assert third.status == 400
+    assert not {"traceparent", "x-request-id"} & {*second.headers, *third.headers}
 
 
-def test_a_large_body_that_nobody_wants_is_not_awaited() -> None:
-    async def scene() -> None:
-        for head in (
-            request("POST", "/no", b"", "Content-Length: 70000"),
-            chunked("/no", [])[:-5],
-        ):
-            wire = Wire()
-            await wire.feed(head, b"x" * 1000)
-            (answer,) = wire.answers()
-            assert (answer.status, answer.headers["connection"]) == (404, "close")
-            assert wire.handler.bodies == []
-
-    run(scene)
+@pytest.mark.parametrize(
+    "head", [request("POST", "/no", b"", "Content-Length: 70000"), chunked("/no", [])[:-5]]
+)
+def test_a_large_body_that_nobody_wants_is_not_awaited(head: bytes) -> None:
+    (answer,) = conversation(head, b"x" * 1000, GET)
+    assert (answer.status, answer.headers["connection"]) == (404, "close")
 
 
 def test_a_small_body_that_nobody_wants_costs_no_connection() -> None:
-    async def scene() -> None:
-        wire = Wire()
-        unwanted = request("POST", "/no", b"x" * 1000)
-        await wire.feed(unwanted[:200], unwanted[200:] + GET)
-        assert [answer.status for answer in wire.answers()] == [404, 200]
-
-    run(scene)
+    unwanted = request("POST", "/no", b"x" * 1000)
+    answers = conversation(unwanted[:200], unwanted[200:] + GET)
+    assert [answer.status for answer in answers] == [404, 200]
 
 
 def test_strangers_are_turned_away_before_their_body() -> None:
-    async def scene() -> None:
-        wire = Wire(token="secret")
-        await wire.feed(request("POST", "/a", b"", "Content-Length: 70000"))
-        assert [answer.status for answer in wire.answers()] == [401]
-        wire = Wire(token="secret")
-        await wire.feed(request("GET", "/a", b"", "Authorization: bearer secret"))
-        assert bodies(wire.answers()) == [b"GET /a "]
-
-    run(scene)
+    head = request("POST", "/a", b"", "Content-Length: 70000")
+    assert [answer.status for answer in conversation(head, token="secret")] == [401]
+    known = request("GET", "/a", b"", "Authorization: bearer secret")
+    assert bodies(conversation(known, token="secret")) == [b"GET /a "]
 
 
 @pytest.mark.parametrize("json_bytes", [0, 1, 63, 64, 65, 1000])
@@ -331,228 +310,5 @@ def test_a_large_body_is_read_in_place_with_its_tensors_aligned(json_bytes: int)
         start = np.frombuffer(received, np.uint8)[json_bytes:].ctypes.data
         assert start % 64 == 0
         assert np.shares_memory(np.frombuffer(received, np.uint8), np.frombuffer(buffer, np.uint8))
-
-    run(scene)
-
-
-def test_a_client_that_does_not_read_is_not_served_on() -> None:
-    async def scene() -> None:
-        wire = Wire(high_water=1000)
-        data = b"".join(request("GET", f"/{n:04}") for n in range(5000))
-        left = await wire.feed(data)
-        assert 0 < left < len(data)
-        served = len(wire.handler.bodies)
-        assert served < 100
-        assert len(wire.connection._rest) <= 2 * len(wire.server.scratch)
-        while left:
-            wire.transport.client_reads()
-            left = await wire.feed(data[-left:])
-        while len(wire.handler.bodies) < 5000:
-            before = len(wire.handler.bodies)
-            wire.transport.client_reads()
-            await wire.settle()
-            assert len(wire.handler.bodies) > before
-        assert bodies(wire.answers()) == [f"GET /{n:04} ".encode() for n in range(5000)]
-
-    run(scene)
-
-
-def test_nor_is_one_that_asks_again_and_again() -> None:
-    """One request in each read, so that nothing waits before its turn."""
-
-    async def scene() -> None:
-        wire = Wire(high_water=1000)
-        assert await wire.feed(*[GET] * 1000) > 0
-        assert len(wire.handler.bodies) < 100
-
-    run(scene)
-
-
-def test_what_comes_while_a_request_is_answered_is_kept_up_to_a_bound() -> None:
-    async def scene() -> None:
-        wire = Wire(EchoHandler(hold=True))
-        left = await wire.feed(GET, *[GET * 100] * 100)
-        assert left > 0
-        assert len(wire.connection._rest) <= 2 * len(wire.server.scratch)
-        assert len(wire.handler.bodies) == 1
-        wire.handler.hold = False
-        wire.connection.write(200, b"content-length: 0\r\n", [])
-        while left:
-            before = left
-            left = await wire.feed(*[(GET * 10_000)[-left:]])
-            assert left < before
-        await wire.settle()
-        await wire.settle()
-        assert len(wire.answers()) == 10_001
-
-    run(scene)
-
-
-def test_a_client_that_leaves_is_told_of_once_and_forgotten() -> None:
-    async def scene() -> None:
-        wire = Wire(EchoHandler(hold=True))
-        await wire.feed(POST + GET)
-        wire.lose()
-        assert wire.handler.gone_clients == [wire.connection]
-        assert wire.connection.request is None
-        wire.connection.write(200, b"content-length: 0\r\n", [])
-        await wire.settle()
-        assert wire.transport.sent == b""
-        assert len(wire.handler.bodies) == 1
-        idle = Wire()
-        await idle.feed(GET, POST[:30])
-        idle.lose()
-        assert idle.handler.gone_clients == []
-
-    run(scene)
-
-
-def test_a_connection_that_ended_keeps_nothing_alive() -> None:
-    """Without the garbage collector: a cycle would hold a body of megabytes until it runs."""
-
-    class Work:
-        def __init__(self, wire: Wire) -> None:
-            self.connection = wire.connection
-
-    async def scene() -> None:
-        wire = Wire(EchoHandler(hold=True))
-        await wire.feed(POST)
-        work = Work(wire)
-        wire.connection.request = work
-        watch = weakref.ref(work)
-        wire.lose()
-        del work
-        assert watch() is None
-
-    gc.disable()
-    try:
-        run(scene)
-    finally:
-        gc.enable()
-
-
-def test_an_answer_that_comes_twice_does_not_reach_the_next_request() -> None:
-    async def scene() -> None:
-        wire = Wire(EchoHandler(hold=True))
-        await wire.feed(POST + GET)
-        wire.connection.write(200, b"content-length: 1\r\n", [b"1"])
-        wire.connection.write(200, b"content-length: 1\r\n", [b"2"])
-        assert bodies(wire.answers()) == [b"1"]
-        wire.connection.send(fault(500, "late"))
-        await wire.settle()
-        assert len(wire.handler.bodies) == 2
-        wire.connection.write(200, b"content-length: 1\r\n", [b"3"])
-        assert bodies(wire.answers()) == [b"1", b"3"]
-
-    run(scene)
-
-
-def swept(wire: Wire, seconds: int) -> bool:
-    """Whether the connection is cut when ``seconds`` pass without a byte."""
-    for _ in range(seconds):
-        wire.server._sweep()
-    return wire.transport.aborted
-
-
-def test_what_stands_still_is_cut_and_what_moves_is_not() -> None:
-    limits = Limits(stall_s=3, idle_s=6)
-
-    async def scene() -> None:
-        for begun in (b"GET", POST[:-2], CHUNKED[:-9], GET + b"GET"):
-            wire = Wire(limits=limits)
-            await wire.feed(begun)
-            assert not swept(wire, limits.stall_s)
-            assert swept(wire, 1), begun
-        idle = Wire(limits=limits)
-        assert not swept(idle, 5)
-        await idle.feed(GET)
-        assert not swept(idle, limits.idle_s)
-        assert swept(idle, 1)
-
-    run(scene)
-
-
-def test_bytes_of_a_body_are_progress_and_bytes_of_a_head_are_not() -> None:
-    limits = Limits(stall_s=3)
-
-    async def scene() -> None:
-        for start, drop in ((POST[:-6], POST[-6:]), (CHUNKED[:-9], CHUNKED[-9:])):
-            wire = Wire(limits=limits)
-            await wire.feed(start)
-            for n in range(len(drop)):
-                assert not swept(wire, 2)
-                await wire.feed(drop[n : n + 1])
-            assert [answer.status for answer in wire.answers()] == [200]
-        wire = Wire(limits=limits)
-        for n in range(3):
-            await wire.feed(GET[n : n + 1])
-            assert not swept(wire, 1)
-        await wire.feed(GET[3:4])
-        assert swept(wire, 1)
-
-    run(scene)
-
-
-def test_a_long_answer_does_not_count_against_its_client() -> None:
-    limits = Limits(stall_s=3, idle_s=6)
-
-    async def scene() -> None:
-        wire = Wire(EchoHandler(hold=True), limits=limits, high_water=10)
-        await wire.feed(GET)
-        assert not swept(wire, 20)
-        wire.connection.write(200, b"content-length: 100\r\n", [b"x" * 100])
-        assert not swept(wire, limits.stall_s)
-        wire.transport.unread -= 20
-        assert not swept(wire, limits.stall_s)
-        assert swept(wire, 2)
-
-    run(scene)
-
-
-def test_one_client_too_many_is_told_so() -> None:
-    async def scene() -> None:
-        wire = Wire(limits=Limits(connections=1))
-        second = FakeTransport()
-        extra = wire.join(second)
-        assert second.closing
-        assert second.sent.startswith(b"HTTP/1.1 503 ")
-        assert b"retry-after: 1\r\n" in second.sent
-        extra.connection_lost(None)
-        wire.lose()
-        third = FakeTransport()
-        wire.join(third)
-        assert not third.closing
-
-    run(scene)
-
-
-def test_draining_closes_idle_clients_and_the_others_after_their_answer() -> None:
-    async def scene() -> None:
-        wire = Wire(EchoHandler(hold=True))
-        idle = FakeTransport()
-        wire.join(idle)
-        await wire.feed(GET + GET)
-        wire.server.drain()
-        assert idle.closing
-        assert not wire.transport.closing
-        assert wire.server.owed == 1
-        wire.connection.write(200, b"content-length: 0\r\n", [])
-        (answer,) = wire.answers()
-        assert answer.headers["connection"] == "close"
-        assert wire.transport.closing
-        assert wire.server.owed == 0
-        await wire.settle()
-        assert len(wire.handler.bodies) == 1
-
-    run(scene)
-
-
-def test_a_reply_that_is_not_yet_read_is_owed() -> None:
-    async def scene() -> None:
-        wire = Wire(high_water=10)
-        await wire.feed(GET)
-        assert wire.server.owed == 1
-        wire.transport.client_reads()
-        assert wire.server.owed == 0
 
     run(scene)
