@@ -90,7 +90,7 @@ def test_two_backends_are_measured_and_their_classes_add_up(tiny: Model, tmp_pat
 def test_a_killed_server_gives_an_invalid_trial_and_the_sweep_goes_on(
     tiny: Model, tmp_path: Path
 ) -> None:
-    listener = Listener({"repeat 1": lambda: kill_soon("serving.backends.onnxruntime")})
+    listener = Listener({"repeat 1": lambda: kill_soon("supervise.py")})
     asked = short(backends=("onnxruntime",), levels=(1, 2), duration_s=WINDOW_S)
     found = sweep(tiny, tmp_path / "out", listener, asked)
     first, second = listener.trials
@@ -103,9 +103,14 @@ def test_a_killed_server_gives_an_invalid_trial_and_the_sweep_goes_on(
     assert found.complete
 
 
-def test_a_killed_worker_is_told_although_gunicorn_replaces_it(tiny: Model, tmp_path: Path) -> None:
-    listener = Listener({"repeat 1": lambda: kill_soon("gunicorn")})
-    sweep(tiny, tmp_path / "out", listener, short(backends=("fastapi",), duration_s=WINDOW_S))
+@pytest.mark.parametrize(
+    ("backend", "name"), [("fastapi", "gunicorn"), ("onnxruntime", "serving.backends.onnxruntime")]
+)
+def test_a_killed_worker_is_told_although_it_is_replaced(
+    tiny: Model, tmp_path: Path, backend: str, name: str
+) -> None:
+    listener = Listener({"repeat 1": lambda: kill_soon(name)})
+    sweep(tiny, tmp_path / "out", listener, short(backends=(backend,), duration_s=WINDOW_S))
     (trial,) = listener.trials
     assert trial.verdict == "INVALID"
     assert any("server process(es) died" in reason for reason in trial.reasons)
