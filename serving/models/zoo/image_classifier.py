@@ -5,7 +5,6 @@ Tan and Le, "EfficientNet" (ICML 2019); the Lite variants have ReLU6 and no sque
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import numpy as np
 from serving.models.weights import PackagedFile
 from serving.models.zoo.entry import ZooEntry
 from serving.models.zoo.photographs import PHOTOGRAPHS, photograph
+from serving.models.zoo.torch_export import export
 from serving.protocol import Array
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SIDE = 224
 _SHORT_SIDE = 256
-_OPSET = 17
 _CENTRE, _SCALE = 127.0, 128.0
 
 RIGHT_CLASSES: Mapping[str, frozenset[int]] = {
@@ -65,22 +64,8 @@ def _torch_module(weights: Path) -> nn.Module:
 
 
 def _build(weights: Path, target: Path) -> None:
-    import torch  # noqa: PLC0415
-
-    with warnings.catch_warnings():
-        # The tracing exporter is deprecated and says so at length; this network has no control
-        # flow, and what it writes is checked on real photographs.
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            _torch_module(weights),
-            (torch.zeros(1, 3, SIDE, SIDE),),
-            str(target),
-            input_names=["image"],
-            output_names=["logits"],
-            dynamic_axes={"image": {0: "batch"}, "logits": {0: "batch"}},
-            opset_version=_OPSET,
-            dynamo=False,
-        )
+    row, module = (3, SIDE, SIDE), _torch_module(weights)
+    export(module, target, row=row, input_name="image", output_names=("logits",))
 
 
 ENTRY = ZooEntry(
