@@ -33,6 +33,8 @@ bench-load: .venv/.ready
 
 bench-models: .venv/.ready
 	$(RUN)/python -m benchmarks.models
+	$(RUN)/python -m benchmarks.variants
+	$(RUN)/python -m benchmarks.adding
 
 # Public servers are installed once, each into an environment of its own in the cache folder.
 bench-serving: .venv/.ready

@@ -12,9 +12,12 @@ from pathlib import Path
 
 from loadtest.prepare import payloads_from
 from loadtest.results import Machine, Manifest, Settings, Wire
+from serving.errors import ModelError
 from serving.host import cpu_budget, cpu_model, gpus, memory_bytes
 from serving.models.repository import Model
 from serving.models.samples import samples_for
+from serving.models.variants.parameters import read_record
+from serving.models.variants.record import VariantRecord
 from serving.parity import Reference
 
 _PACKAGES = (
@@ -38,7 +41,12 @@ def describe_machine() -> Machine:
 
 
 def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
-    """The manifest of a run that starts now."""
+    """The manifest of a run that starts now.
+
+    Raises:
+        ModelError: the model is a variant whose accuracy was measured on another file.
+    """
+    checksum = model.sha256()
     sample = samples_for(model)[0]
     rows = Reference((sample,) * settings.batch_size, ({},) * settings.batch_size)
     payload = payloads_from(model, rows, encoding=settings.encoding, rows=settings.batch_size)[0]
@@ -51,9 +59,20 @@ def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
         versions=dict(_versions()),
         settings=settings,
         model_version=model.version,
-        model_sha256=model.sha256(),
+        model_sha256=checksum,
+        variant=_variant(model, checksum),
         wire=describe_wire(settings, len(payload.body)),
     )
+
+
+def _variant(model: Model, checksum: str) -> VariantRecord | None:
+    record = read_record(model.config)
+    if record is not None and record.sha256 != checksum:
+        raise ModelError(
+            f"the accuracy of {model.name!r} was measured on another file than {model.file}",
+            hint="Remove its folder and make it again with `infersweep models variant`.",
+        )
+    return record
 
 
 def _caller(settings: Settings) -> str:

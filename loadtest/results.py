@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serving.models.variants.record import VariantRecord
+
 SCHEMA_VERSION = 2
 
 OUTCOMES = (
@@ -101,6 +103,9 @@ class Manifest(Record):
     settings: Settings
     model_version: int
     model_sha256: str
+    variant: VariantRecord | None = Field(
+        default=None, description="what the model loses against its parent, where it has one"
+    )
     wire: Wire
 
 

@@ -25,7 +25,7 @@ from loadtest.shared_memory import shared_inputs
 from loadtest.trial import LevelOutput, TrialSpec
 from loadtest.validity import judge
 from serving.backends.registry import resolve
-from serving.deployment import Placement, Server, running
+from serving.deployment import Placement, Server, plan_launch, running
 from serving.errors import InfersweepError, LoadError
 from serving.models.repository import Model
 from serving.parity import Reference, check_parity, reference_for
@@ -112,11 +112,28 @@ class Sweep:
         payloads = payloads_from(
             self.model, reference, encoding=settings.encoding, rows=settings.batch_size
         )
+        self._foresee()
         for visit in plan_visits(settings):
             pending = [trial for trial in visit.trials if trial.id not in self._finished]
             record = self._records.get(visit.backend)
             if pending and not (record and record.excluded):
                 self._visit(visit.backend, pending, reference, payloads)
+
+    def _foresee(self) -> None:
+        """Exclude what cannot be launched, before anything starts."""
+        placement = Placement(self.settings.server_cpus, self.usable_cpus)
+        for label in self.settings.backends:
+            self.listener.stage(f"planning {label}")
+            try:
+                plan_launch(
+                    label,
+                    self.model,
+                    placement,
+                    repository=self.folder.repository,
+                    work_folder=self.folder.logs,
+                )
+            except InfersweepError as error:
+                self._exclude(label, error)
 
     @contextmanager
     def _prepared(self, server: Server, payloads: Sequence[Payload]) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from tritonclient.utils import InferenceServerException
 
 from serving.models.repository import Model
 from serving.models.samples import Sample, samples_for, stack_rows
+from serving.models.variants.parameters import tolerance_of
 from serving.protocol import DATATYPES, Array
 from serving.readiness import OPEN, Access, Client, client_for
 from serving.session import open_session
@@ -56,7 +57,7 @@ def check_parity(
 
     The client is ``tritonclient``, which shares no code with our codec.
     """
-    tolerance = tolerance or Tolerance()
+    tolerance = tolerance or tolerance_of(model.config)
     rows, largest = 0, 0.0
     connection = client_for(url, access)
     try:

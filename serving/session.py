@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
@@ -100,6 +101,11 @@ class Session:
             ) from None
         return dict(zip(self._names, arrays, strict=True))
 
+    @property
+    def inferred(self) -> dict[str, tuple[int | str | None, ...]]:
+        """The outputs' shapes as the runtime infers them: a name or ``None`` where free."""
+        return {value.name: tuple(value.shape) for value in self._runtime.get_outputs()}
+
     def close(self) -> None:
         """Free the model's memory, once the runs that are under way have ended."""
         self._end("a closed session was used", "Open another one.")
@@ -142,10 +148,12 @@ def open_session(
     version: int | None = None,
     intra_op_threads: int | None = None,
     instance: int = 0,
+    packed: bool = True,
 ) -> Session:
     """Load a version of ``model`` (the newest) with the threads and providers its config states.
 
-    ``instance`` says which of the configuration's instances this is; it decides the GPU.
+    ``instance`` says which of the configuration's instances this is; it decides the GPU. Weights
+    that are not ``packed`` for speed stay where they lie: quick to load, and in memory once.
 
     Raises:
         MachineError: a provider or GPU is not there, or the session came up on another one.
@@ -155,6 +163,9 @@ def open_session(
     execution = config.execution
     if intra_op_threads:
         execution = replace(execution, intra_op_threads=intra_op_threads)
+    if not packed:
+        entries = {**execution.session_entries, "session.disable_prepacking": "1"}
+        execution = replace(execution, session_entries=MappingProxyType(entries))
     file = model.file if version is None else model.file_of(version)
     require_execution(execution)
     onnxruntime.set_default_logger_severity(_NOTHING_LOGGED)

@@ -18,3 +18,12 @@ class Tolerance:
 
     def __str__(self) -> str:
         return f"{self.absolute:g} + {self.relative:g} x |reference|"
+
+
+HALF_PRECISION = Tolerance(1e-2, 1e-2)
+"""For graphs that compute with 11 significant bits, whatever the datatype of their outputs."""
+
+
+def tolerance_for(kind: str) -> Tolerance:
+    """How closely the answers of a variant of this kind can be repeated; empty for no variant."""
+    return HALF_PRECISION if "fp16" in kind else Tolerance()

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from loadtest.analysis import QUANTILES
 from loadtest.results import OUTCOMES, Percentiles, Point, Quantile
+from serving.models.variants.record import VariantRecord
 
 PERCENTILES = tuple(QUANTILES.items())
 """Field of ``Percentiles`` and its quantile, from low to high."""
@@ -56,6 +57,11 @@ def milliseconds(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     return MISSING if value is None else f"{value:.0%}"
+
+
+def drop(variant: VariantRecord) -> str:
+    """What a variant loses, by the measure that it names."""
+    return f"{100 * variant.drop:.3g}%"
 
 
 def size(value: float | None) -> str:

@@ -6,16 +6,19 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from loadtest.report.numbers import bounded, bounds, rate
+from loadtest.report.numbers import bounded, bounds, drop, rate
 from loadtest.results import BackendSummary, Point, Summary
+from serving.models.variants.record import VariantRecord
 
-COLUMNS = ("inferences/s", "p50", "p95", "p99 (bounds)")
+SPEED = "inferences/s"
+COLUMNS = (SPEED, "p50", "p95", "p99 (bounds)")
 
 
 def summary_table(summary: Summary) -> Table:
     """Every point with its verdict, best first; backends that were left out come last."""
     settings = summary.manifest.settings
     unit = settings.level_name
+    variant = summary.manifest.variant
     table = Table(
         title=escape(
             f"{settings.model}, response times in ms, "
@@ -32,13 +35,18 @@ def summary_table(summary: Summary) -> Table:
     table.add_column(unit, justify="right", min_width=4, no_wrap=len(unit) < 9)
     for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
+        if variant and name == SPEED:
+            table.add_column("drop", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for backend in _best_first(summary):
         for index, point in enumerate(backend.points):
-            table.add_row(escape(backend.label) if index == 0 else "", *_cells(point))
+            cells = _cells(point, variant)
+            table.add_row(escape(backend.label) if index == 0 else "", *cells)
         if not backend.points:
             told = "left out" if backend.excluded else "not measured"
-            table.add_row(escape(backend.label), *[""] * (1 + len(COLUMNS)), f"[red]{told}[/]")
+            table.add_row(
+                escape(backend.label), *[""] * (len(table.columns) - 2), f"[red]{told}[/]"
+            )
         table.add_section()
     return table
 
@@ -46,6 +54,9 @@ def summary_table(summary: Summary) -> Table:
 def verdict_lines(summary: Summary) -> list[str]:
     """What a reader must know before quoting a number of this run."""
     lines = []
+    variant = summary.manifest.variant
+    if variant:
+        lines.append(variant_line(variant))
     if not summary.complete:
         lines.append(
             f"Incomplete: {summary.finished_trials} of {summary.planned_trials} trials finished."
@@ -60,6 +71,14 @@ def verdict_lines(summary: Summary) -> list[str]:
             if point.verdict == "INVALID"
         ]
     return lines
+
+
+def variant_line(variant: VariantRecord) -> str:
+    """What the drop is, for readers who did not make the variant."""
+    return (
+        f"Drop: {variant.measure} against {variant.of}, on {variant.inputs} inputs "
+        f"({variant.inputs_source}), cosine {variant.cosine:.5f}; {variant.measured_with}."
+    )
 
 
 def _best_first(summary: Summary) -> list[BackendSummary]:
@@ -79,11 +98,12 @@ def _dashed(text: str) -> str:
     return text.replace(" to ", "-")
 
 
-def _cells(point: Point) -> list[str]:
+def _cells(point: Point, variant: VariantRecord | None) -> list[str]:
     times = point.response_time_ms
     return [
         f"{point.level:g}",
         _with_range(point),
+        *([drop(variant)] if variant else []),
         *("too few" if value is None else bounded(value) for value in (times.p50, times.p95)),
         "too few" if times.p99 is None else f"{bounded(times.p99)} ({_dashed(bounds(times.p99))})",
         "[green]VALID[/]" if point.verdict == "VALID" else "[red]INVALID[/]",

@@ -17,7 +17,8 @@ from serving.protocol import Array, ProtocolError
 
 PREFIX = "check."
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})")
+RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})")
+"""``LOW..HIGH``, both ends included."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def parse_checks(
                 f"{where}: parameter {key!r} names no input of numbers",
                 hint=f"Inputs: {', '.join(inputs)}.",
             )
-        found = _RANGE.fullmatch(text)
+        found = RANGE.fullmatch(text)
         if text != "finite" and (not found or float(found[1]) > float(found[2])):
             raise ModelError(
                 f"{where}: parameter {key!r} is {text!r}",

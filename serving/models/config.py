@@ -18,6 +18,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 from serving.errors import ModelError
 from serving.models.checks import Check, parse_checks
 from serving.models.execution import INTRA_OP_THREADS, Execution, parse_execution
+from serving.models.generated import Generated, parse_generated
 from serving.models.scheduling import (
     DynamicBatching,
     VersionPolicy,
@@ -55,6 +56,7 @@ class ModelConfig:
         versions: which of the versions on disk are served.
         warm_ups: requests that are answered before a version is called ready.
         checks: input name to the check of its values that was asked for.
+        generated: input name to how its values are made up, where the file says so.
         unserved: fields of the file that our own servers do not know and must not ignore.
         parameters: string parameters, such as ``intra_op_thread_count``.
     """
@@ -69,6 +71,7 @@ class ModelConfig:
     versions: VersionPolicy = field(default_factory=VersionPolicy)
     warm_ups: tuple[WarmUp, ...] = ()
     checks: Mapping[str, Check] = field(default_factory=lambda: MappingProxyType({}))
+    generated: Mapping[str, Generated] = field(default_factory=lambda: MappingProxyType({}))
     unserved: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -194,7 +197,8 @@ def _view(message: schema.ModelConfig, path: Path) -> ModelConfig:
             hint="Raise max_batch_size or lower preferred_batch_size.",
         )
     parameters = {key: value.string_value for key, value in message.parameters.items()}
-    datatypes = {item.name: datatype_name(item.data_type) for item in message.input}
+    inputs = {item.name: _tensor(item) for item in message.input}
+    datatypes = {name: spec.datatype for name, spec in inputs.items()}
     return ModelConfig(
         name=name,
         backend=message.backend,
@@ -206,6 +210,7 @@ def _view(message: schema.ModelConfig, path: Path) -> ModelConfig:
         versions=version_policy(message),
         warm_ups=warm_ups(message),
         checks=MappingProxyType(parse_checks(parameters, datatypes, where)),
+        generated=MappingProxyType(parse_generated(parameters, inputs, where)),
         unserved=tuple(unserved(message)),
         parameters=MappingProxyType(parameters),
     )

@@ -16,6 +16,7 @@ Dims = tuple[int | str, ...]
 """Numbers where the length is fixed, words where it may vary; a word of ``?`` has no name."""
 NO_NAME = "?"
 
+_NOT_ONNX = "Is the file whole? Other formats must be exported to ONNX first."
 _OTHER_KINDS = {
     "sequence_type": "Export it with plain tensors: stack or concatenate the parts of the list",
     "map_type": "Export it with plain tensors instead of a dictionary",
@@ -39,13 +40,19 @@ class GraphTensor:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """Attributes: ``why_not_batchable`` is empty when every tensor starts with a free axis."""
-
     inputs: tuple[GraphTensor, ...]
     outputs: tuple[GraphTensor, ...]
     opset: int
     ir_version: int
-    why_not_batchable: str
+
+    @property
+    def why_not_batchable(self) -> str:
+        """Empty when the first axis of every tensor is free and may count rows."""
+        for tensor in (*self.inputs, *self.outputs):
+            why_not = _why_not(tensor)
+            if why_not:
+                return why_not
+        return _repeated(self.inputs)
 
 
 def read_graph(path: Path) -> onnx.ModelProto:
@@ -61,10 +68,10 @@ def read_graph(path: Path) -> onnx.ModelProto:
     except Exception as error:
         # Protobuf raises different classes from release to release.
         raise ModelError(
-            f"{path} is no ONNX model: {str(error).splitlines()[0]}", hint="Is the file whole?"
+            f"{path} is no ONNX model: {str(error).splitlines()[0]}", hint=_NOT_ONNX
         ) from None
     if not model.graph.output:
-        raise ModelError(f"{path} is no ONNX model: it has no output", hint="Is the file whole?")
+        raise ModelError(f"{path} is no ONNX model: it has no output", hint=_NOT_ONNX)
     return model
 
 
@@ -90,7 +97,7 @@ def describe(model: onnx.ModelProto) -> GraphReport:
         (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")),
         default=0,
     )
-    return GraphReport(inputs, outputs, opset, model.ir_version, _why_not((*inputs, *outputs)))
+    return GraphReport(inputs, outputs, opset, model.ir_version)
 
 
 def differences(report: GraphReport, config: ModelConfig) -> list[str]:
@@ -191,14 +198,23 @@ def _datatype(tensor: str, kind: int) -> str:
         ) from None
 
 
-def _why_not(tensors: Sequence[GraphTensor]) -> str:
-    for tensor in tensors:
-        if tensor.dims is None:
-            continue
-        if not tensor.dims:
-            return f"{tensor.name!r} has no axis at all"
-        if isinstance(tensor.dims[0], int):
-            return f"{tensor.name!r} starts with an axis of fixed length {tensor.dims[0]}"
-        if len(tensor.dims) == 1:
-            return f"{tensor.name!r} has one axis only, and dims must not be empty"
+def _why_not(tensor: GraphTensor) -> str:
+    if tensor.dims is None:
+        return ""
+    if not tensor.dims:
+        return f"{tensor.name!r} has no axis at all"
+    if isinstance(tensor.dims[0], int):
+        return f"{tensor.name!r} starts with an axis of fixed length {tensor.dims[0]}"
+    if len(tensor.dims) == 1:
+        return f"{tensor.name!r} has one axis only, and config.pbtxt must state another"
+    return ""
+
+
+def _repeated(inputs: Sequence[GraphTensor]) -> str:
+    """Why a first axis that stands elsewhere too cannot count rows."""
+    first = {tensor.dims[0] for tensor in inputs if tensor.dims} - {NO_NAME}
+    for tensor in inputs:
+        again = first & set((tensor.dims or ())[1:])
+        if again:
+            return f"axis {again.pop()!r} stands inside {tensor.name!r} too"
     return ""

@@ -70,9 +70,16 @@ def set_axes(model: onnx.ModelProto, axes: Mapping[str, AxisNames]) -> None:
     del model.graph.value_info[:]
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Every node, those inside branches, loops and the model's own functions too."""
+    yield from _nodes(model.graph)
+    for function in model.functions:
+        yield from _nodes(function)
+
+
+def _nodes(body: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
     """Every node, those inside branches and loops too: they read the outer graph's tensors."""
-    for node in graph.node:
+    for node in body.node:
         yield node
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):

@@ -1,4 +1,4 @@
-"""Inputs for a model whose meaning is unknown: what ``model_warmup`` states, or random numbers."""
+"""Inputs to try a model with: what ``model_warmup`` states, or made-up ones."""
 
 from __future__ import annotations
 
@@ -10,23 +10,12 @@ import numpy as np
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, TensorSpec
+from serving.models.generated import Generated, random_values
 from serving.models.scheduling import WarmUp, WarmUpInput
 from serving.protocol import NUMPY_TYPES, Array, ProtocolError, from_binary
 
 _SEED = 20_240_501
 Arrays = dict[str, Array]
-
-
-def random_values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Values that no model chokes on: small integers, since larger ones are often indices."""
-    if spec.datatype == "BYTES":
-        texts = np.empty(shape, dtype=np.object_)
-        texts.fill(b"infersweep")
-        return texts
-    dtype = np.dtype(NUMPY_TYPES[spec.datatype])
-    if dtype.kind in "iub":
-        return rng.integers(0, 2, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
 
 
 def warm_up_inputs(config: ModelConfig, folder: Path) -> Iterator[tuple[WarmUp, Arrays]]:
@@ -55,17 +44,26 @@ def warm_up_inputs(config: ModelConfig, folder: Path) -> Iterator[tuple[WarmUp, 
 
 
 def probe_rows(config: ModelConfig, count: int) -> list[Arrays] | None:
-    """``count`` different rows, each a batch of one; ``None`` when a free axis has no length.
+    """``count`` different samples, each one row where there is a batch axis, the same every time.
 
-    Lengths come from the first ``model_warmup`` where there is one.
+    ``None`` when a free axis has no length: neither ``sample_shape`` nor the first ``model_warmup``
+    states one.
     """
     rng = np.random.default_rng(_SEED)
     lengths = {one.name: one.dims for item in config.warm_ups[:1] for one in item.inputs}
-    shapes = {spec.name: lengths.get(spec.name, spec.dims) for spec in config.inputs}
-    if any(-1 in dims for dims in shapes.values()):
+    shapes, ranges = {}, {}
+    for spec in config.inputs:
+        stated = config.generated.get(spec.name, Generated())
+        dims = stated.dims or lengths.get(spec.name, spec.dims)
+        shapes[spec.name] = (1, *dims) if config.batched else dims
+        ranges[spec.name] = stated.values
+    if any(-1 in shape for shape in shapes.values()):
         return None
     return [
-        {spec.name: random_values(spec, (1, *shapes[spec.name]), rng) for spec in config.inputs}
+        {
+            spec.name: random_values(spec.datatype, shapes[spec.name], rng, ranges[spec.name])
+            for spec in config.inputs
+        }
         for _ in range(count)
     ]
 
@@ -89,7 +87,7 @@ def _warm_up_values(
         )
     shape = (item.rows, *given.dims) if config.batched else given.dims
     if given.source == "random":
-        return random_values(spec, shape, rng)
+        return random_values(spec.datatype, shape, rng, None)
     if given.source == "zero":
         if spec.datatype == "BYTES":
             empty = np.empty(shape, dtype=np.object_)

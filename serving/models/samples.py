@@ -1,16 +1,22 @@
-"""Real inputs for a model: the zoo entry's own, or generated ones that no model chokes on."""
+"""Inputs for a model: those stored beside it, the zoo entry's own, or made-up ones.
+
+A variant's are its parent's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from serving.errors import ModelError
-from serving.models.config import ModelConfig, TensorSpec
-from serving.models.probes import random_values
+from serving.models.generated import SHAPE_PREFIX
+from serving.models.probes import probe_rows
 from serving.models.repository import Model
+from serving.models.stored_samples import FOLDER, read_stored
+from serving.models.variants.parameters import read_record
 from serving.models.zoo import ENTRIES
 from serving.protocol import Array
 
@@ -29,39 +35,54 @@ class Sample:
 
 
 GENERATED_COUNT = 8
-_SEED = 20_240_501
 
 
 def samples_for(model: Model) -> tuple[Sample, ...]:
     """Sample rows for ``model``.
 
     Raises:
-        ModelError: an axis has no fixed length and the model has no zoo entry to choose one.
+        ModelError: a stored sample does not fit; or there is none, and an axis has no length.
     """
+    model = _origin(model)
+    stored = _stored(model)
+    if stored:
+        return stored
     entry = ENTRIES.get(model.name)
     if entry is not None:
         return tuple(Sample(name, inputs) for name, inputs in entry.samples().items())
-    rng = np.random.default_rng(_SEED)
-    return tuple(
-        Sample(f"generated {index}", _generate(model.config, rng))
-        for index in range(GENERATED_COUNT)
-    )
+    rows = probe_rows(model.config, GENERATED_COUNT)
+    if rows is None:
+        free = next(spec for spec in model.config.inputs if -1 in spec.dims)
+        raise ModelError(
+            f"model {model.name!r}: input {free.name!r} has an axis of no fixed length",
+            hint=f"Put inputs into {model.folder / FOLDER}, or state the parameter "
+            f"{SHAPE_PREFIX}{free.name} in its config.pbtxt.",
+        )
+    return tuple(Sample(f"generated {index}", row) for index, row in enumerate(rows))
+
+
+def source_of_samples(model: Model) -> Literal["stored", "zoo", "generated"]:
+    """Where ``samples_for`` takes them from."""
+    origin = _origin(model)
+    if _stored(origin):
+        return "stored"
+    return "zoo" if origin.name in ENTRIES else "generated"
+
+
+def _origin(model: Model) -> Model:
+    """The model itself, or the one that it is a variant of."""
+    record = read_record(model.config)
+    return model if record is None else Model(model.root, record.of)
+
+
+def _stored(model: Model) -> tuple[Sample, ...]:
+    # A model of the zoo is known by its name, wherever its variant lies.
+    if model.name in ENTRIES and not model.folder.is_dir():
+        return ()
+    return tuple(Sample(name, arrays) for name, arrays in read_stored(model.folder, model.config))
 
 
 def stack_rows(samples: Sequence[Sample]) -> dict[str, Array]:
     """The rows of ``samples`` joined along the batch axis; all must have the same shapes."""
     names = samples[0].inputs
     return {name: np.concatenate([sample.inputs[name] for sample in samples]) for name in names}
-
-
-def _generate(config: ModelConfig, rng: np.random.Generator) -> dict[str, Array]:
-    return {spec.name: _values(config, spec, rng) for spec in config.inputs}
-
-
-def _values(config: ModelConfig, spec: TensorSpec, rng: np.random.Generator) -> Array:
-    if -1 in spec.dims:
-        raise ModelError(
-            f"model {config.name!r}: input {spec.name!r} has an axis of no fixed length",
-            hint="Only models of the zoo choose such a length themselves.",
-        )
-    return random_values(spec, (1, *spec.dims) if config.batched else spec.dims, rng)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loadtest.generator import in_turn
 from loadtest.scenarios import SCENARIOS, ClosedLoop, OpenLoop, Scenario, make_load
-from loadtest.schedule import Times
+from loadtest.schedule import Times, share
 from serving.errors import UsageError
 
-CLOSED = ("closed", "single-stream", "multi-stream", "offline")
+CLOSED = ("closed", "single-stream", "multi-stream", "offline", "streams")
 GIVEN: dict[str, dict[str, str]] = {"spike": {"at_s": "2", "length_s": "1"}}
 
 
@@ -66,6 +67,8 @@ def test_the_mlperf_scenarios_are_as_mlperf_means_them() -> None:
         ("server", 1, {"rate": "5"}, "parameter 'rate'"),
         ("bursty", 1, {"burstiness": "0"}, "parameter 'burstiness'"),
         ("bursty", 1, {"burstiness": "many"}, "parameter 'burstiness'"),
+        ("streams", 1.5, {}, "Give a whole number"),
+        ("streams", 2, {"pace_fps": "0"}, "parameter 'pace_fps'"),
         ("offline", 1, {"requests": "-4"}, "parameter 'requests'"),
         ("spike", 1, {"at_s": "9", "length_s": "2"}, "the spike ends after 11 s"),
         ("replay", 1, {}, "parameter 'trace'"),
@@ -106,6 +109,43 @@ def test_a_replay_ends_just_after_its_last_arrival(trace: Path) -> None:
     assert isinstance(load, OpenLoop)
     assert load.length_s == pytest.approx(1.0, abs=0.01)
     assert arrivals(load, load.length_s).tolist() == [0, 250_000_000, 1_000_000_000]
+
+
+def test_streams_without_a_pace_are_as_many_users() -> None:
+    assert make_load("streams", 5, {}, 10) == ClosedLoop(users=5)
+
+
+def test_each_paced_stream_keeps_its_phase_and_its_period() -> None:
+    load = make_load("streams", 3, {"pace_fps": "25"}, 10)
+    assert isinstance(load, OpenLoop)
+    assert load.streams == 3
+    times = arrivals(load, 400.0)
+    phases = times[:3]
+    assert len(set(phases.tolist())) == 3
+    assert (phases < 1e9 / 25).all()
+    for stream, phase in enumerate(phases):
+        own = times[stream::3]
+        # From the start on, not from the frame before: errors do not add up.
+        assert np.abs(own - phase - np.arange(len(own)) * 40_000_000).max() <= 1
+    assert (np.diff(times) >= 0).all()
+    assert (arrivals(load, 1.0, seed=2)[:3] != phases).all()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+@pytest.mark.parametrize("streams", [1, 4, 5])
+def test_generators_share_streams_whole(streams: int, chunk: int) -> None:
+    every = np.arange(1000)
+    chunks = [every[at : at + chunk] for at in range(0, 1000, chunk)]
+    for index in range(2):
+        mine = np.concatenate([*share(chunks, index, 2, streams)])
+        assert mine.tolist() == [i for i in every if i % streams % 2 == index]
+
+
+def test_every_stream_goes_through_its_samples_in_order() -> None:
+    first, then = in_turn(3, 4, 0, 7), in_turn(3, 4, 7, 20)
+    streams, steps = np.divmod(np.concatenate([first, then]), 4)
+    for stream in range(3):
+        assert steps[streams == stream].tolist() == [step % 4 for step in range(9)]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda s: s.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from serving.models.repository import Model
 from serving.protocol import Array, ProtocolError
 from serving.session import Session, open_session
 from serving.statistics import VersionStatistics
-from serving.tolerance import Tolerance
+from serving.tolerance import Tolerance, tolerance_for
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,7 @@ def _dependence(config: ModelConfig, session: Session) -> str:
     rows = probe_rows(config, 2)
     if rows is None:
         return ""
+    bounds = tolerance_for(config.parameters.get("variant_kind", ""))
     joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     alone = [session.run(row) for row in rows]
     try:
@@ -154,16 +154,14 @@ def _dependence(config: ModelConfig, session: Session) -> str:
                 hint="The model does not batch: set max_batch_size to 0 in its config.pbtxt.",
             )
         for index, answer in enumerate(alone):
-            if not _equal(answer, name, array[index : index + 1]):
+            if not _equal(answer[name], array[index : index + 1], bounds):
                 return f"output {name!r} of a row changes with the row beside it"
     return ""
 
 
-def _equal(answer: Mapping[str, Array], name: str, other: Array) -> bool:
-    own = answer[name]
+def _equal(own: Array, other: Array, bounds: Tolerance) -> bool:
     if own.dtype.kind in "OV":
         return own.shape == other.shape and bool((own == other).all())
-    bounds = Tolerance()
     return own.shape == other.shape and bool(
         np.allclose(own, other, rtol=bounds.relative, atol=bounds.absolute, equal_nan=True)
     )
