@@ -14,7 +14,6 @@ from serving.importing.declarations import as_inferred, corrections, describe_co
 from serving.importing.real_inputs import read_samples, single_rows, store
 from serving.importing.remarks import about_batches, about_datatypes, about_file, about_inputs
 from serving.importing.request import Produced, Request
-from serving.importing.rows import Run, equal_within
 from serving.importing.staging import (
     FIRST_VERSION,
     publish,
@@ -27,6 +26,7 @@ from serving.importing.trying import Tried, Wanted, try_out
 from serving.models.inspection import GraphReport, differences, inspect
 from serving.models.repository import Model
 from serving.models.samples import Sample, samples_for
+from serving.rows import Run, equal_within
 from serving.session import Session, open_session
 
 CONFIG_FILE = "config.pbtxt"

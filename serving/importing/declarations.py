@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from serving.errors import ModelError
 from serving.importing.axes import Shape, written
-from serving.importing.rows import Seen
 from serving.models.inspection import NO_NAME, Dims, GraphReport, GraphTensor
+from serving.rows import Seen
 
 
 def as_inferred(

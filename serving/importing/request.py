@@ -11,10 +11,10 @@ from typing import Protocol
 
 from serving.errors import ModelError, UsageError
 from serving.importing.axes import Shape
-from serving.importing.rows import Run
 from serving.importing.trying import Wanted
 from serving.models.repository import Model
 from serving.models.zoo import ENTRIES
+from serving.rows import Run
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")

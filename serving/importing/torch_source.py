@@ -16,10 +16,10 @@ import numpy as np
 from serving.errors import ModelError, UsageError
 from serving.importing.real_inputs import sample_files
 from serving.importing.request import Examples, Produced
-from serving.importing.rows import Arrays
 from serving.models.inspection import inspect as graph_of
 from serving.models.stored_samples import load
 from serving.protocol import NUMPY_TYPES, Array
+from serving.rows import Arrays
 
 _BATCH_AXIS = "batch"
 _ROWS = 2

@@ -19,11 +19,11 @@ from serving.importing.axes import (
     with_given_ranks,
 )
 from serving.importing.real_inputs import single_rows
-from serving.importing.rows import Arrays, Run, Seen, Trial, shapes_of, try_rows
 from serving.models.generated import ValueRange, random_values, require_fit
 from serving.models.inspection import GraphReport, GraphTensor
 from serving.models.samples import Sample
 from serving.protocol import ProtocolError
+from serving.rows import Arrays, Run, Seen, Trial, shapes_of, try_rows
 
 ROWS = 3
 """How many rows are tried alone and together."""

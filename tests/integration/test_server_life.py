@@ -178,7 +178,7 @@ def test_rows_that_depend_on_each_other_are_served_apart_and_it_is_said(tmp_path
             assert status == 200
             np.testing.assert_array_equal(answer, np.zeros((1, 3)))
         (entry,) = index(server)
-        assert "changes with the row beside it" in entry["reason"]
+        assert "with the rows beside it" in entry["reason"]
         assert "unbatched" in server.process.log_tail(20)
 
 

@@ -122,9 +122,10 @@ def test_an_interrupted_sweep_resumes_where_it_stopped(tiny: Model, tmp_path: Pa
     def interrupt() -> None:
         raise KeyboardInterrupt
 
+    before = set(psutil.Process().children())
     with pytest.raises(KeyboardInterrupt):
         sweep(tiny, tmp_path / "out", Listener({"repeat 2": interrupt}), asked)
-    assert not psutil.Process().children()
+    assert set(psutil.Process().children()) <= before
     kept = ResultsFolder(tmp_path / "out").read_trials()
     assert [trial.repeat for trial in kept] == [1]
     listener = Listener()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from serving.importing import add
-from serving.importing.rows import equal_within
 from serving.models.repository import Model
 from serving.models.samples import samples_for
+from serving.rows import equal_within
 from serving.session import open_session
 from tests.odd_accepted import ACCEPTED, REPEATABLE
 from tests.odd_models import Accepted, Odd, Refused

@@ -22,6 +22,7 @@ ORDER = (
     "serving.providers",
     "serving.marshalling",
     "serving.session",
+    "serving.rows",
     "serving.importing",
     "serving.deriving",
     "serving.arithmetic",

@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
+from tritonclient.grpc import service_pb2
 
-from loadtest.payload import Encoding, Payload, ReplyChecker, read_payloads, write_payloads
+from loadtest.payload import (
+    Encoding,
+    Payload,
+    ReplyChecker,
+    in_sequence,
+    read_payloads,
+    write_payloads,
+)
 from loadtest.prepare import payloads_from
 from serving.errors import UsageError
 from serving.models.repository import Model
@@ -81,6 +90,40 @@ def test_a_request_carries_what_its_sample_holds(tiny: Model) -> None:
     for payload, sample in zip(payloads_from(tiny, reference), reference.samples, strict=True):
         sent = decode_request(payload.body, payload.header_length).inputs[0].array
         np.testing.assert_array_equal(sent, sample.inputs["x"])
+
+
+@pytest.mark.parametrize("encoding", ["binary", "json"])
+def test_a_sequence_tells_its_places_and_changes_nothing_else(
+    tiny: Model, encoding: Encoding
+) -> None:
+    plain = payloads_from(tiny, reference_for(tiny), encoding=encoding)
+    told = in_sequence(plain, 7)
+    assert len(told) == len(plain) > 2
+    for step, (payload, before) in enumerate(zip(told, plain, strict=True)):
+        header = orjson.loads(payload.body[: payload.header_length])
+        given = orjson.loads(before.body[: before.header_length]).get("parameters", {})
+        assert header["parameters"] == {
+            **given,
+            "sequence_id": 7,
+            "sequence_start": step == 0,
+            "sequence_end": step == len(plain) - 1,
+        }
+        got, wanted = (decode_request(p.body, p.header_length) for p in (payload, before))
+        assert got.binary_default == wanted.binary_default
+        np.testing.assert_array_equal(got.inputs[0].array, wanted.inputs[0].array)
+
+
+def test_a_sequence_over_grpc_tells_the_same(tiny: Model) -> None:
+    plain = payloads_from(tiny, reference_for(tiny), encoding="grpc")
+    first, *_, last = (
+        service_pb2.ModelInferRequest.FromString(payload.body) for payload in in_sequence(plain, 7)
+    )
+    for message, start in ((first, True), (last, False)):
+        assert message.parameters["sequence_id"].int64_param == 7
+        assert message.parameters["sequence_start"].bool_param is start
+        assert message.parameters["sequence_end"].bool_param is not start
+    first.ClearField("parameters")
+    assert first.SerializeToString() == plain[0].body
 
 
 def test_a_batch_holds_a_sample_and_those_after_it(tiny: Model) -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from serving.backends.onnxruntime.plan import Planner
 from serving.backends.onnxruntime.settings import Limits
 from serving.batching import Batcher, Pending
-from serving.errors import InfersweepError, ModelError
+from serving.errors import ModelError
 from serving.models.config import ModelConfig
 from serving.models.probes import probe_rows, warm_up_inputs
 from serving.models.repository import Model
-from serving.protocol import Array, ProtocolError
+from serving.protocol import ProtocolError
+from serving.rows import try_rows
 from serving.session import Session, open_session
 from serving.statistics import VersionStatistics
-from serving.tolerance import Tolerance, tolerance_for
 
 
 @dataclass(frozen=True)
@@ -137,31 +135,11 @@ def _dependence(config: ModelConfig, session: Session) -> str:
     rows = probe_rows(config, 2)
     if rows is None:
         return ""
-    bounds = tolerance_for(config.parameters.get("variant_kind", ""))
-    joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-    alone = [session.run(row) for row in rows]
-    try:
-        together = session.run(joined)
-    except (ProtocolError, InfersweepError) as error:
+    trial = try_rows(session.run, rows)
+    _, shapes = trial.seen[-1]
+    if not trial.takes_more or any(shape[:1] != (2,) for shape in shapes.values()):
         raise ModelError(
-            f"model {config.name!r} takes one row but not two: {error}",
+            f"model {config.name!r} cannot be batched: {trial.why_dependent}",
             hint="Set max_batch_size to 0 in its config.pbtxt, or export it with a free axis.",
-        ) from None
-    for name, array in together.items():
-        if array.shape[:1] != (2,):
-            raise ModelError(
-                f"model {config.name!r}: output {name!r} has shape {list(array.shape)} for 2 rows",
-                hint="The model does not batch: set max_batch_size to 0 in its config.pbtxt.",
-            )
-        for index, answer in enumerate(alone):
-            if not _equal(answer[name], array[index : index + 1], bounds):
-                return f"output {name!r} of a row changes with the row beside it"
-    return ""
-
-
-def _equal(own: Array, other: Array, bounds: Tolerance) -> bool:
-    if own.dtype.kind in "OV":
-        return own.shape == other.shape and bool((own == other).all())
-    return own.shape == other.shape and bool(
-        np.allclose(own, other, rtol=bounds.relative, atol=bounds.absolute, equal_nan=True)
-    )
+        )
+    return trial.why_dependent
