@@ -7,11 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from loadtest.report.numbers import bounded, bounds, drop, rate
-from loadtest.results import BackendSummary, Point, Summary
+from loadtest.results import BackendSummary, Point, Quantile, Summary
 from serving.models.variants.record import VariantRecord
 
-SPEED = "inferences/s"
-COLUMNS = (SPEED, "p50", "p95", "p99 (bounds)")
+COLUMNS = ("inferences/s", "p50", "p95", "p99 (bounds)")
+VARIANT_COLUMNS = ("inferences/s", "drop", "p50", "p99 (bounds)")
+"""80 columns hold no more; the page has all."""
 
 
 def summary_table(summary: Summary) -> Table:
@@ -33,10 +34,8 @@ def summary_table(summary: Summary) -> Table:
     )
     table.add_column("backend", no_wrap=True, max_width=16)
     table.add_column(unit, justify="right", min_width=4, no_wrap=len(unit) < 9)
-    for name in COLUMNS:
+    for name in VARIANT_COLUMNS if variant else COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
-        if variant and name == SPEED:
-            table.add_column("drop", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for backend in _best_first(summary):
         for index, point in enumerate(backend.points):
@@ -98,13 +97,16 @@ def _dashed(text: str) -> str:
     return text.replace(" to ", "-")
 
 
+def _time(value: Quantile | None) -> str:
+    return "too few" if value is None else bounded(value)
+
+
 def _cells(point: Point, variant: VariantRecord | None) -> list[str]:
     times = point.response_time_ms
     return [
         f"{point.level:g}",
         _with_range(point),
-        *([drop(variant)] if variant else []),
-        *("too few" if value is None else bounded(value) for value in (times.p50, times.p95)),
+        *((drop(variant), _time(times.p50)) if variant else (_time(times.p50), _time(times.p95))),
         "too few" if times.p99 is None else f"{bounded(times.p99)} ({_dashed(bounds(times.p99))})",
         "[green]VALID[/]" if point.verdict == "VALID" else "[red]INVALID[/]",
     ]
