@@ -103,7 +103,8 @@ class Connection:
                 if left <= 0:
                     raise TimeoutError
                 connected.settimeout(left)
-        if not parser.should_keep_alive():
+        # Not parser.should_keep_alive(): at the end of a message it has forgotten how that began.
+        if collector.says_close or parser.get_http_version() != "1.1":
             self.close()
         body = collector.parts[0] if len(collector.parts) == 1 else b"".join(collector.parts)
         return Reply(parser.get_status_code(), collector.headers, body, first_byte_ns, now_ns)
@@ -128,6 +129,11 @@ class _Collector:
         """Whether the body has no stated length, so that the peer's closing ends it."""
         framed = self.headers.keys() & {b"content-length", b"transfer-encoding"}
         return self._headers_complete and not framed
+
+    @property
+    def says_close(self) -> bool:
+        told = self.headers.get(b"connection", b"").lower()
+        return b"close" in told or self.ends_with_connection
 
     def on_headers_complete(self) -> None:
         self._headers_complete = True

@@ -9,11 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from loadtest.engine import open_engine
-from loadtest.engine.base import BATCH, OUTCOME, Records
+from loadtest.engine.base import BATCH, OUTCOME, Choice, Records
 from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop
 from loadtest.schedule import Times, share
@@ -45,7 +46,7 @@ class Generator:
         self.spec = spec
         self._sleep = sleep
         target = spec.target()
-        self._payload_count = len(target.payloads)
+        self._payloads, self._streams = len(target.payloads), target.streams
         self.engine = open_engine(spec.engine, target, spec.ca_file)
         self.users = 0
         self._load: Load | None = None
@@ -72,11 +73,16 @@ class Generator:
         else:
             self.engine.set_users(_OPEN_WARMUP_USERS)
 
-    def _feed_from(self, load: OpenLoop, start_ns: int) -> _Feeder:
+    def _feed_from(self, load: OpenLoop, start_ns: int) -> _Feeder | None:
+        """``None`` where all streams of the level run in other generators."""
         spec = self.spec
         arrivals = load.arrivals(np.random.default_rng(spec.seed))
-        own = share(arrivals, spec.index, spec.count)
-        return _Feeder(own, start_ns, self._payload_count, spec.seed + spec.index)
+        own = share(arrivals, spec.index, spec.count, load.streams)
+        if not load.streams:
+            return _Feeder(own, start_ns, _at_random(self._payloads, spec.seed + spec.index))
+        streams = len(range(spec.index, load.streams, spec.count))
+        samples = self._payloads // self._streams
+        return _Feeder(own, start_ns, partial(in_turn, streams, samples)) if streams else None
 
     def warm_up(self) -> WarmUp:
         """Return when the server is warm by the rule of ``loadtest.warmup``, or at its limit."""
@@ -237,15 +243,31 @@ class Generator:
         )
 
 
+_Choose = Callable[[int, int], Choice]
+"""The payloads of so many arrivals from the given one on."""
+
+
+def _at_random(payloads: int, seed: int) -> _Choose:
+    # Apart from the schedule's own generator, so that payloads do not change the times.
+    rng = np.random.default_rng((seed, payloads))
+    return lambda _first, count: rng.integers(0, payloads, count, dtype=np.uint32)
+
+
+def in_turn(streams: int, samples: int, first: int, count: int) -> Choice:
+    """Arrivals go round the streams; each stream goes through its own samples."""
+    step, stream = np.divmod(np.arange(first, first + count, dtype=np.int64), streams)
+    payloads: Choice = (stream * samples + step % samples).astype(np.uint32)
+    return payloads
+
+
 class _Feeder:
     """Hands a schedule to the engine a second ahead, so that a long one needs no memory."""
 
-    def __init__(self, arrivals: Iterator[Times], start_ns: int, payloads: int, seed: int) -> None:
+    def __init__(self, arrivals: Iterator[Times], start_ns: int, choose: _Choose) -> None:
         self._arrivals = arrivals
         self._start_ns = start_ns
-        self._payloads = payloads
-        # Apart from the schedule's own generator, so that payloads do not change the times.
-        self._rng = np.random.default_rng((seed, payloads))
+        self._choose = choose
+        self._given = 0
         self._due = np.zeros(0, np.int64)
 
     def feed(self, generator: Generator) -> None:
@@ -258,8 +280,8 @@ class _Feeder:
                 self._due = chunk + self._start_ns
                 continue
             ready = int(np.searchsorted(self._due, ahead_ns))
-            choice = self._rng.integers(0, self._payloads, ready, dtype=np.uint32)
-            taken = generator.engine.schedule(self._due[:ready], choice)
+            taken = generator.engine.schedule(self._due[:ready], self._choose(self._given, ready))
+            self._given += taken
             self._due = self._due[taken:]
             if taken < ready or len(self._due):
                 return

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import orjson
 
 from serving.protocol import (
     HEADER_LENGTH,
@@ -25,7 +26,6 @@ from serving.tolerance import Tolerance
 
 _INDEX = "index.json"
 _BINARY_REQUEST = InferRequest((), binary_default=True)
-_TOLERANCE = Tolerance()
 
 Encoding = Literal["binary", "json", "grpc"]
 
@@ -36,12 +36,14 @@ class Payload:
 
     Attributes:
         header_length: bytes of the JSON part of a body that binary data follows.
+        tolerance: how close the values of a right answer are.
     """
 
     body: bytes
     header_length: int | None
     expected: dict[str, Tensor]
     encoding: Encoding = "binary"
+    tolerance: Tolerance = field(default_factory=Tolerance)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -67,6 +69,7 @@ def write_payloads(folder: Path, payloads: Sequence[Payload]) -> None:
                 "request": payload.header_length,
                 "reply": reply_length,
                 "encoding": payload.encoding,
+                "tolerance": asdict(payload.tolerance),
             }
         )
     (folder / _INDEX).write_text(json.dumps(index))
@@ -80,9 +83,43 @@ def read_payloads(folder: Path) -> list[Payload]:
             entry["request"],
             decode_response((folder / f"{number}.reply").read_bytes(), entry["reply"]),
             entry["encoding"],
+            Tolerance(**entry["tolerance"]),
         )
         for number, entry in enumerate(json.loads((folder / _INDEX).read_text()))
     ]
+
+
+def in_sequence(payloads: Sequence[Payload], sequence_id: int) -> list[Payload]:
+    """One pass of a stream over ``payloads``, each with the v2 parameters that tell its place.
+
+    A server with a sequence batcher goes by them
+    (https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_sequence.md).
+    """
+    last = len(payloads) - 1
+    return [
+        replace(payload, **_placed(payload, sequence_id, start=step == 0, end=step == last))
+        for step, payload in enumerate(payloads)
+    ]
+
+
+def _placed(payload: Payload, sequence_id: int, *, start: bool, end: bool) -> dict[str, Any]:
+    """``body`` and ``header_length`` with the sequence parameters in them."""
+    if payload.encoding == "grpc":
+        # Imported here, as in ``is_right``.
+        from tritonclient.grpc import service_pb2  # noqa: PLC0415
+
+        message = service_pb2.ModelInferRequest.FromString(payload.body)
+        message.parameters["sequence_id"].int64_param = sequence_id
+        message.parameters["sequence_start"].bool_param = start
+        message.parameters["sequence_end"].bool_param = end
+        return {"body": bytes(message.SerializeToString())}
+    length = payload.header_length
+    header = orjson.loads(payload.body[:length])
+    place = {"sequence_id": sequence_id, "sequence_start": start, "sequence_end": end}
+    text = orjson.dumps({**header, "parameters": {**header.get("parameters", {}), **place}})
+    if length is None:
+        return {"body": text}
+    return {"body": text + payload.body[length:], "header_length": len(text)}
 
 
 def is_right(payload: Payload, body: bytes, header_length: int | None, *, values: bool) -> bool:
@@ -101,15 +138,15 @@ def is_right(payload: Payload, body: bytes, header_length: int | None, *, values
         (got := outputs.get(name)) is not None
         and got.datatype == wanted.datatype
         and got.array.shape == wanted.array.shape
-        and (not values or _equal(got, wanted))
+        and (not values or _equal(got, wanted, payload.tolerance))
         for name, wanted in payload.expected.items()
     )
 
 
-def _equal(got: Tensor, wanted: Tensor) -> bool:
+def _equal(got: Tensor, wanted: Tensor, tolerance: Tolerance) -> bool:
     if wanted.array.dtype.kind != "f":
         return bool(np.array_equal(got.array, wanted.array))
-    relative, absolute = _TOLERANCE.relative, _TOLERANCE.absolute
+    relative, absolute = tolerance.relative, tolerance.absolute
     return bool(np.allclose(got.array, wanted.array, relative, absolute, equal_nan=True))
 
 

@@ -6,6 +6,7 @@ from loadtest.payload import Encoding, Payload
 from serving.errors import UsageError
 from serving.models.repository import Model
 from serving.models.samples import Sample, stack_rows
+from serving.models.variants.parameters import tolerance_of
 from serving.parity import Reference
 from serving.protocol import Tensor, encode_request
 from serving.protocol.grpc import encode_infer_request
@@ -20,6 +21,7 @@ def payloads_from(
         UsageError: the model takes no batches, or fewer rows, or the samples differ in shape.
     """
     _require_batch(model, reference, rows)
+    tolerance = tolerance_of(model.config)
     payloads = []
     count = len(reference.samples)
     for start in range(count):
@@ -32,7 +34,7 @@ def payloads_from(
             body, length = encode_infer_request(model.name, tensors), None
         else:
             body, length = encode_request(tensors, binary=encoding == "binary")
-        payloads.append(Payload(body, length, expected, encoding))
+        payloads.append(Payload(body, length, expected, encoding, tolerance))
     return payloads
 
 

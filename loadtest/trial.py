@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from loadtest.engine.base import Target
 from loadtest.histogram import encode, merge
-from loadtest.payload import read_payloads
+from loadtest.payload import in_sequence, read_payloads
 from loadtest.recorder import add_up
-from loadtest.scenarios import Load, make_load
+from loadtest.scenarios import Load, find_scenario, make_load
+from serving.errors import UsageError
 
 
 class _Message(BaseModel):
@@ -58,17 +59,39 @@ class TrialSpec(_Message):
         return make_load(self.scenario, level, self.parameters, self.duration_s)
 
     def target(self) -> Target:
-        """Where this generator sends, with the prepared requests read from their folder."""
+        """Where this generator sends, with the prepared requests read from their folder.
+
+        Raises:
+            UsageError: there are more streams than connections.
+        """
+        payloads = read_payloads(self.payloads)
+        streams = self._own_streams()
+        if streams:
+            # The first sequence is 1: in the protocol 0 means none.
+            payloads = [one for number in streams for one in in_sequence(payloads, number + 1)]
         return Target(
             url=self.url,
             model=self.model,
-            payloads=tuple(read_payloads(self.payloads)),
+            payloads=tuple(payloads),
+            streams=len(streams),
             timeout_s=self.timeout_s,
-            connections=self.connections,
+            connections=len(streams) or self.connections,
             values_every=self.values_every,
             seed=self.seed + self.index,
             headers=self.headers,
         )
+
+    def _own_streams(self) -> range:
+        """Numbers of the streams that may run here; as many in each generator."""
+        if not find_scenario(self.scenario).in_order:
+            return range(0)
+        each = -(-int(max(self.levels)) // self.count)
+        if each > self.connections:
+            raise UsageError(
+                f"{each} streams in one generator are more than its {self.connections} connections",
+                hint="Raise --connections or --processes.",
+            )
+        return range(self.index, each * self.count, self.count)
 
 
 class LevelOutput(_Message):

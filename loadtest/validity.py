@@ -122,9 +122,12 @@ def _generator_reasons(
 def _schedule_reasons(output: LevelOutput, load: Load, late: int) -> Iterator[str]:
     sent = output.sent
     if sent < SENT_LIMIT * output.planned:
-        yield f"client-bound: {sent} of {output.planned} planned requests were sent"
+        fell_behind = isinstance(load, OpenLoop) and load.streams
+        who = "the streams fell behind" if fell_behind else "client-bound"
+        yield f"{who}: {sent} of {output.planned} planned requests were sent"
     if isinstance(load, OpenLoop):
-        if late > LATE_SHARE_LIMIT * sent:
+        # What waits for its stream's last reply leaves late through the server.
+        if not load.streams and late > LATE_SHARE_LIMIT * sent:
             yield f"client-bound: {late / sent:.1%} of the requests left late"
         return
     users = 1 if load.together else load.users

@@ -38,6 +38,7 @@ def main() -> None:
         model=given["model"],
         payloads=tuple(read_payloads(Path(given["payloads"]))),
         timeout_s=given.get("timeout_s", 5.0),
+        streams=given.get("streams", 0),
         connections=given.get("connections", 64),
         values_every=given.get("values_every", 20),
         headers=given.get("headers", {}),
@@ -49,7 +50,8 @@ def main() -> None:
         engine.set_limit(given["requests"], start_ns)
     if "arrivals_ms" in given:
         due = start_ns + (np.array(given["arrivals_ms"]) * 1e6).astype(np.int64)
-        engine.schedule(due, np.zeros(len(due), np.uint32))
+        chosen = given.get("arrival_payloads", [0] * len(due))
+        engine.schedule(due, np.array(chosen, np.uint32))
     engine.set_users(given.get("users", 0), together=given.get("together", False))
     parts = []
     for _ in range(int(given["seconds"] / 0.05)):

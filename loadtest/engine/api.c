@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 engine *engine_new(const char *ip, const char *port, int64_t timeout_ns, uint64_t seed,
-                   int connections, int values_every)
+                   int connections, int values_every, int streams)
 {
     engine *e = calloc(1, sizeof *e);
     if (!e)
@@ -15,6 +15,7 @@ engine *engine_new(const char *ip, const char *port, int64_t timeout_ns, uint64_
     e->timeout_ns = timeout_ns;
     e->seed = seed;
     e->values_every = values_every;
+    e->streams = streams;
     e->connection_count = connections;
     e->remaining = e->fixed_due = -1;
     e->end_ns = INT64_MAX;
@@ -119,7 +120,7 @@ void engine_release(engine *e, uint64_t body, uint32_t length)
 
 int engine_in_flight(engine *e) { return e->flying; }
 
-int64_t engine_waiting(engine *e) { return (int64_t)(e->due_head - e->due_tail); }
+int64_t engine_waiting(engine *e) { return (int64_t)(e->due_head - e->due_tail) + e->held; }
 
 int64_t engine_lost(engine *e) { return e->lost; }
 
@@ -133,6 +134,11 @@ void engine_stop(engine *e)
     e->end_ns = 0;
     while (e->in_flight.first)
         engine_finish(e, e->in_flight.first, UNFINISHED, now_ns());
+    for (int i = 0; i < e->connection_count; i++)
+        for (connection *c = &e->connections[i]; c->held; e->held--) {
+            frame f = take_held(c);
+            engine_miss(e, f.due, f.payload, now_ns());
+        }
 }
 
 void engine_free(engine *e)

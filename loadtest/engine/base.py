@@ -59,7 +59,9 @@ class Target:
     Attributes:
         url: ``http``, ``https`` or ``grpc`` address.
         headers: sent with every request, such as those for authentication.
-        connections: most connections that may be open at once.
+        streams: ``payloads`` are so many lists of equal length, one after the other; each has a
+            connection of its own that sends one request at a time. 0: any connection sends any.
+        connections: most connections that may be open at once; one per stream where there are.
         values_every: compare the values of every n-th reply whose bytes are new; 0 for never.
     """
 
@@ -67,6 +69,7 @@ class Target:
     model: str
     payloads: tuple[Payload, ...]
     timeout_s: float = 10.0
+    streams: int = 0
     connections: int = 1024
     values_every: int = 20
     seed: int = 1
@@ -78,7 +81,7 @@ class Engine(Protocol):
 
     def set_users(self, users: int, *, together: bool = False) -> None:
         """Closed loop: each user is due when its last reply was whole; ``together``, when the last
-        replies of all users were.
+        replies of all users were. A user that is a stream goes through its own list in order.
         """
         ...
 
@@ -87,7 +90,10 @@ class Engine(Protocol):
         ...
 
     def schedule(self, due_ns: Column, payloads: Choice) -> int:
-        """Append arrivals of an open loop, in order; returns how many there was room for."""
+        """Append arrivals of an open loop, in order; returns how many there was room for.
+
+        One that is due while its stream waits for a reply is sent after it, and still due then.
+        """
         ...
 
     def set_end(self, end_ns: int) -> None:

@@ -13,7 +13,7 @@ from serving.errors import MachineError
 from serving.models.weights import cache_folder
 
 _HERE = Path(__file__).parent
-_SOURCES = ("engine.c", "api.c")
+_SOURCES = ("engine.c", "turns.c", "api.c")
 _HEADERS = ("engine.h", "state.h", "reply.h")
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread")
 

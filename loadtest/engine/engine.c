@@ -19,29 +19,6 @@
 #define SYS_epoll_pwait2 441 /* the same on every architecture */
 #endif
 
-/* splitmix64 (Steele, Lea, Flood 2014): payload choice that depends on seed and turn alone. */
-static uint64_t mixed(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
-
-static void append(queue *q, connection *c)
-{
-    c->next = NULL;
-    c->previous = q->last;
-    *(q->last ? &q->last->next : &q->first) = c;
-    q->last = c;
-}
-
-static void take_out(queue *q, connection *c)
-{
-    *(c->previous ? &c->previous->next : &q->first) = c->next;
-    *(c->next ? &c->next->previous : &q->last) = c->previous;
-}
-
 static void push(engine *e, const record *r)
 {
     uint64_t head = atomic_load_explicit(&e->head, memory_order_relaxed);
@@ -144,6 +121,7 @@ static enum outcome judge(engine *e, connection *c)
 }
 
 static void send_closed(engine *e, connection *c, int64_t due);
+static void send_held(engine *e, connection *c);
 
 static void give_back(engine *e, connection *c)
 {
@@ -170,7 +148,10 @@ static void send_ready(engine *e)
     while (e->ready.first) {
         connection *c = e->ready.first;
         take_out(&e->ready, c);
-        send_closed(e, c, c->until);
+        if (c->held)
+            send_held(e, c);
+        else
+            send_closed(e, c, c->until);
     }
 }
 
@@ -186,7 +167,10 @@ void engine_finish(engine *e, connection *c, enum outcome outcome, int64_t now)
     if (!whole || !c->parsed.keep_alive || c->written < e->requests[c->payload].length)
         disconnect(c);
     if (!c->closed_loop) {
-        give_back(e, c);
+        if (!e->streams)
+            give_back(e, c);
+        else if (c->held)
+            append(&e->ready, c);
         return;
     }
     e->closed_busy--;
@@ -224,9 +208,14 @@ static void send_closed(engine *e, connection *c, int64_t due)
         return;
     if (e->remaining > 0)
         e->remaining--;
-    uint64_t who = c - e->connections;
-    uint32_t payload = mixed(e->seed ^ mixed(who << 40 ^ c->turn++)) % e->payload_count;
-    send_request(e, c, fixed < 0 ? due : fixed, payload, e->query);
+    send_request(e, c, fixed < 0 ? due : fixed, next_payload(e, c), e->query);
+}
+
+static void send_held(engine *e, connection *c)
+{
+    frame f = take_held(c);
+    send_request(e, c, f.due, f.payload, ++e->query);
+    e->held--; /* after it is in flight: Python is not to see neither */
 }
 
 /* Connections that Locust added get to work; a query whose replies are all there is followed. */
@@ -236,6 +225,7 @@ static void start_users(engine *e, int64_t now)
     while (e->users < wanted && e->idle_count) {
         connection *c = e->idle[--e->idle_count];
         c->closed_loop = true;
+        c->turn = e->streams ? 0 : c->turn;
         e->users++;
     }
     bool sending = now < e->end_ns && e->remaining != 0;
@@ -255,6 +245,22 @@ static void start_users(engine *e, int64_t now)
     }
 }
 
+static void send_in_turn(engine *e, int64_t due, uint32_t payload)
+{
+    connection *c = stream_of(e, payload);
+    if (c->in_flight || c->held)
+        hold(e, c, due, payload);
+    else
+        send_request(e, c, due, payload, ++e->query);
+}
+
+void engine_miss(engine *e, int64_t due, uint32_t payload, int64_t now)
+{
+    record missed = {.due = due, .sent = now, .done = now, .payload = payload,
+                     .json_length = -1, .outcome = NOT_SENT};
+    push(e, &missed);
+}
+
 static void send_due(engine *e)
 {
     uint64_t tail = e->due_tail, head = atomic_load_explicit(&e->due_head, memory_order_acquire);
@@ -265,13 +271,12 @@ static void send_due(engine *e)
         if (due > now)
             break;
         uint32_t payload = e->due_payload[tail % SCHEDULE];
-        if (e->idle_count) {
+        if (e->streams)
+            send_in_turn(e, due, payload);
+        else if (e->idle_count)
             send_request(e, e->idle[--e->idle_count], due, payload, ++e->query);
-            continue;
-        }
-        record missed = {.due = due, .sent = now, .done = now, .payload = payload,
-                         .json_length = -1, .outcome = NOT_SENT};
-        push(e, &missed);
+        else
+            engine_miss(e, due, payload, now);
     }
     atomic_store_explicit(&e->due_tail, tail, memory_order_release);
 }

@@ -31,18 +31,22 @@ typedef struct {
 
 typedef struct engine engine;
 
+/* With `streams` the requests are so many lists of equal length, one after the other; each has a
+ * connection of its own, which sends one request at a time. */
 engine *engine_new(const char *ip, const char *port, int64_t timeout_ns, uint64_t seed,
-                   int connections, int values_every);
+                   int connections, int values_every, int streams);
 int engine_add_request(engine *e, const char *bytes, uint64_t length);
 int engine_add_right(engine *e, int payload, const char *body, uint32_t length, int32_t json_length);
 int engine_start(engine *e);
 
 /* Closed loop: `users` connections, each due when its last reply was whole. With `together` they
- * form one query: the next is due when all replies of the last are whole. */
+ * form one query: the next is due when all replies of the last are whole. Streams go through their
+ * lists in order, from the first when they are taken up. */
 void engine_users(engine *e, int users, int together);
 /* At most this many closed-loop requests from now on, all due at `due`; -1 lifts both. */
 void engine_limit(engine *e, int64_t requests, int64_t due);
-/* Open loop: append arrivals, in order; returns how many there was room for. */
+/* Open loop: append arrivals, in order; returns how many there was room for. One that is due while
+ * its stream waits for a reply is sent after it. */
 int64_t engine_schedule(engine *e, const int64_t *due, const uint32_t *payload, int64_t count);
 /* No request that is due at or after this moment is sent. */
 void engine_end(engine *e, int64_t end_ns);
@@ -50,7 +54,7 @@ void engine_end(engine *e, int64_t end_ns);
 int64_t engine_drain(engine *e, record *out, int64_t room);
 void engine_release(engine *e, uint64_t body, uint32_t length);
 int engine_in_flight(engine *e);
-int64_t engine_waiting(engine *e); /* scheduled arrivals that are not due yet */
+int64_t engine_waiting(engine *e); /* scheduled arrivals that were not sent yet */
 int64_t engine_lost(engine *e);    /* records that found the ring full */
 void engine_stop(engine *e);       /* what is in flight becomes UNFINISHED */
 void engine_free(engine *e);

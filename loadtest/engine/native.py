@@ -37,7 +37,7 @@ _VOID, _INT, _I64, _U32, _TEXT = (
     ctypes.c_char_p,
 )
 _CALLS = {
-    "engine_new": (_VOID, (_TEXT, _TEXT, _I64, ctypes.c_uint64, _INT, _INT)),
+    "engine_new": (_VOID, (_TEXT, _TEXT, _I64, ctypes.c_uint64, _INT, _INT, _INT)),
     "engine_add_request": (_INT, (_VOID, _TEXT, ctypes.c_uint64)),
     "engine_add_right": (_INT, (_VOID, _INT, _TEXT, _U32, ctypes.c_int32)),
     "engine_start": (_INT, (_VOID,)),
@@ -81,6 +81,7 @@ class NativeEngine:
             target.seed,
             target.connections,
             target.values_every,
+            target.streams,
         )
         if not self._engine:
             raise MemoryError("the load engine could not be allocated")
@@ -145,8 +146,9 @@ class NativeEngine:
 
     @property
     def busy(self) -> int:
-        engine, library = self._engine, self._library
-        return int(library.engine_in_flight(engine) + library.engine_waiting(engine))
+        # In this order: what leaves the one meanwhile is seen in the other.
+        waiting = self._library.engine_waiting(self._engine)
+        return int(waiting + self._library.engine_in_flight(self._engine))
 
     @property
     def lost(self) -> int:

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -37,6 +40,7 @@ class PythonEngine:
         grpc = urlsplit(target.url).scheme in ("grpc", "grpcs")
         self._make = (GrpcCaller if grpc else HttpCaller, target, ca_file)
         self._target = target
+        self._samples = len(target.payloads) // (target.streams or 1)
         self._done: list[tuple[int, ...]] = []
         self._users: list[gevent.Greenlet] = []
         self._wanted = 0
@@ -47,15 +51,21 @@ class PythonEngine:
         self._arrivals: deque[tuple[int, int]] = deque()
         self._idle: list[Caller] = []
         self._callers = 0
+        self._streams: dict[int, Caller] = {}
+        self._sending: set[int] = set()
+        self._held: defaultdict[int, deque[tuple[int, int, int]]] = defaultdict(deque)
         self._dispatcher = gevent.spawn(self._dispatch)
 
-    def _caller(self) -> Caller:
+    def _caller(self, stream: int = 0) -> Caller:
+        """One for all payloads, or for those of ``stream`` where there are streams."""
         kind, target, ca_file = self._make
         self._callers += 1
-        return kind(target, ca_file)
+        first = stream * self._samples
+        own = target.payloads[first : first + self._samples] if target.streams else target.payloads
+        return kind(replace(target, payloads=own), ca_file)
 
     def set_users(self, users: int, *, together: bool = False) -> None:
-        self._wanted = users
+        self._wanted = users = min(users, self._target.streams or users)
         if together:
             if not self._users and users:
                 self._users.append(gevent.spawn(self._queries_of, users))
@@ -81,7 +91,8 @@ class PythonEngine:
 
     @property
     def busy(self) -> int:
-        return len(self._in_flight) + len(self._arrivals)
+        held = sum(map(len, self._held.values()))
+        return len(self._in_flight) + len(self._arrivals) + held
 
     @property
     def lost(self) -> int:
@@ -98,6 +109,10 @@ class PythonEngine:
         for due, sent, payload, query in self._in_flight.values():
             self._record(due, sent, payload, query, Answer("unfinished", 0, 0, now_ns))
         self._in_flight.clear()
+        for held in self._held.values():
+            for arrival in held:
+                self._miss(*arrival)
+            held.clear()
 
     def _next_due(self, due_ns: int) -> int | None:
         """When the next closed-loop request is due; ``None`` when there is to be none."""
@@ -120,17 +135,26 @@ class PythonEngine:
         return None
 
     def _user(self, number: int) -> None:
-        caller = self._caller()
-        choose = random.Random(f"{self._target.seed}/{number}").randrange
+        streams = self._target.streams
+        caller = self._caller(number if streams else 0)
+        choices = self._in_order(number) if streams else self._at_random(number)
         due_ns = time.monotonic_ns()
         while (due := self._await_due(due_ns, number)) is not None:
             self._queries += 1
-            answer = self._send(caller, due, choose(len(self._target.payloads)), self._queries)
+            answer = self._send(caller, due, next(choices), self._queries)
             due_ns = answer.done_ns
             if answer.outcome == "connection_error":
                 gevent.sleep(PAUSE_AFTER_ERROR_S)
                 due_ns = time.monotonic_ns()
         caller.close()
+
+    def _at_random(self, number: int) -> Iterator[int]:
+        choose = random.Random(f"{self._target.seed}/{number}").randrange
+        while True:
+            yield choose(len(self._target.payloads))
+
+    def _in_order(self, stream: int) -> Iterator[int]:
+        return cycle(range(stream * self._samples, (stream + 1) * self._samples))
 
     def _queries_of(self, samples: int) -> None:
         """Multi-stream: the next query is due when all requests of the last are done."""
@@ -169,13 +193,34 @@ class PythonEngine:
                 continue
             self._arrivals.popleft()
             self._queries += 1
-            if self._idle or self._callers < self._target.connections:
+            if self._target.streams:
+                self._send_in_turn(due_ns, payload, self._queries)
+            elif self._idle or self._callers < self._target.connections:
                 caller = self._idle.pop() if self._idle else self._caller()
                 gevent.spawn(self._send_and_return, caller, due_ns, payload, self._queries)
             else:
-                now_ns = time.monotonic_ns()
-                missed = Answer("not_sent", 0, 0, now_ns)
-                self._record(due_ns, now_ns, payload, self._queries, missed)
+                self._miss(due_ns, payload, self._queries)
+
+    def _miss(self, due_ns: int, payload: int, query: int) -> None:
+        now_ns = time.monotonic_ns()
+        self._record(due_ns, now_ns, payload, query, Answer("not_sent", 0, 0, now_ns))
+
+    def _send_in_turn(self, due_ns: int, payload: int, query: int) -> None:
+        """After all that its stream was given before."""
+        stream = payload // self._samples
+        held = self._held[stream]
+        held.append((due_ns, payload, query))
+        if stream not in self._sending:
+            self._sending.add(stream)
+            gevent.spawn(self._send_held, stream)
+
+    def _send_held(self, stream: int) -> None:
+        if stream not in self._streams:
+            self._streams[stream] = self._caller(stream)
+        held = self._held[stream]
+        while held:
+            self._send(self._streams[stream], *held.popleft())
+        self._sending.remove(stream)
 
     def _send_and_return(self, caller: Caller, due_ns: int, payload: int, query: int) -> None:
         self._send(caller, due_ns, payload, query)
@@ -186,7 +231,7 @@ class PythonEngine:
         self._tickets += 1
         ticket = self._tickets
         self._in_flight[ticket] = (due_ns, sent_ns, payload, query)
-        answer = caller.call(payload)
+        answer = caller.call(payload % self._samples)
         if self._in_flight.pop(ticket, None) is None:
             return _KILLED
         self._record(due_ns, sent_ns, payload, query, answer)

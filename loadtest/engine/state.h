@@ -37,6 +37,13 @@ typedef struct {
     _Atomic int right_count;
 } request;
 
+/* An arrival whose stream still waits for a reply. */
+typedef struct frame {
+    int64_t due;
+    uint32_t payload;
+    struct frame *next;
+} frame;
+
 typedef struct connection {
     int fd;
     bool closed_loop, in_flight, paused, wants_write;
@@ -48,6 +55,7 @@ typedef struct connection {
     char *data;
     size_t length, capacity;
     reply parsed;
+    frame *held, *last_held; /* in the order they were due */
     struct connection *previous, *next;
 } connection;
 
@@ -60,7 +68,7 @@ struct engine {
     struct addrinfo *address;
     int64_t timeout_ns;
     uint64_t seed;
-    int connection_count, values_every, epoll, payload_count;
+    int connection_count, values_every, epoll, payload_count, streams;
     request *requests;
     connection *connections;
     connection **idle;
@@ -71,13 +79,27 @@ struct engine {
     pthread_t thread;
     bool running;
     _Atomic int wanted_users, together, flying, stopping;
-    _Atomic int64_t end_ns, remaining, fixed_due, lost, waiting_bytes;
+    _Atomic int64_t end_ns, remaining, fixed_due, lost, waiting_bytes, held;
     record *ring;
     _Atomic uint64_t head, tail; /* written by the engine, read by Python */
     int64_t *due;
     uint32_t *due_payload;
     _Atomic uint64_t due_head, due_tail; /* written by Python, read by the engine */
 };
+
+static inline void append(queue *q, connection *c)
+{
+    c->next = NULL;
+    c->previous = q->last;
+    *(q->last ? &q->last->next : &q->first) = c;
+    q->last = c;
+}
+
+static inline void take_out(queue *q, connection *c)
+{
+    *(c->previous ? &c->previous->next : &q->first) = c->next;
+    *(c->next ? &c->next->previous : &q->last) = c->previous;
+}
 
 static inline int64_t now_ns(void)
 {
@@ -89,6 +111,13 @@ static inline int64_t now_ns(void)
 /* The thread's body, and the end of one request; in engine.c. */
 void *engine_run(void *given);
 void engine_finish(engine *e, connection *c, enum outcome outcome, int64_t now);
+void engine_miss(engine *e, int64_t due, uint32_t payload, int64_t now);
 void disconnect(connection *c);
+
+/* In turns.c. With streams, connection i has the i-th list of requests. */
+uint32_t next_payload(engine *e, connection *c);
+connection *stream_of(engine *e, uint32_t payload);
+void hold(engine *e, connection *c, int64_t due, uint32_t payload);
+frame take_held(connection *c); /* of a connection that holds some; the caller counts it off */
 
 #endif

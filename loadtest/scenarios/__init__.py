@@ -18,6 +18,7 @@ from loadtest.scenarios import (
     single_stream,
     soak,
     spike,
+    streams,
 )
 from loadtest.scenarios.base import ClosedLoop, Load, OpenLoop, Parameters, Scenario
 from serving.errors import UsageError
@@ -26,7 +27,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     module.SCENARIO.name: module.SCENARIO
     for module in (
         *(closed, single_stream, multi_stream, server, offline),
-        *(constant, ramp, spike, bursty, soak, replay),
+        *(constant, ramp, spike, bursty, soak, replay, streams),
     )
 }
 

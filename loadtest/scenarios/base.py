@@ -41,11 +41,14 @@ class OpenLoop:
         stationary: whether any stretch is like any other, so that warm-up may be cut off its
             beginning and steadiness asked of the rest.
         length_s: where the scenario ends by itself; ``None`` when the duration is the user's.
+        streams: the i-th arrival belongs to stream ``i % streams``, which sends one request at
+            a time; 0 when arrivals belong to nobody.
     """
 
     arrivals: Callable[[np.random.Generator], Iterator[Times]]
     stationary: bool = True
     length_s: float | None = None
+    streams: int = 0
 
 
 Load = ClosedLoop | OpenLoop
@@ -60,6 +63,7 @@ class Scenario:
         levels: the levels of a run that names none.
         duration_s: length of one window of a run that names none.
         whole_levels: whether only whole numbers make sense.
+        in_order: each of so many streams as the level says sends the samples in their order.
         make: from level, parameters and window length to the load.
             Raises UsageError for parameters that do not go together.
     """
@@ -71,4 +75,5 @@ class Scenario:
     make: Callable[[float, Any, float], Load]
     parameters: type[Parameters] = Parameters
     whole_levels: bool = False
+    in_order: bool = False
     duration_s: float = 10.0

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.payload import write_payloads
+from loadtest.payload import in_sequence, write_payloads
 from loadtest.prepare import payloads_from
 from serving.models.repository import Model
 from serving.parity import reference_for
 from serving.process import free_port
 from serving.protocol import InferRequest, encode_response
 from tests.faulty_server import SLOW_S
+from tests.watching_server import Event, Watch, watching_server
 
 ENGINES = ("native", "python")
 ROOT = Path(__file__).parents[2]
@@ -186,6 +187,101 @@ def test_a_limit_sends_so_many_and_all_are_due_at_the_start(bench: Bench, engine
     found = bench.run(engine, "ok", users=4, requests=37, seconds=0.7)
     assert len(found["outcome"]) == 37
     assert set(found["due"]) == {0.0}
+
+
+STREAMS, SAMPLES = 3, 3
+"""Three samples to a pass: its first, its last, and the one that is neither."""
+
+
+@pytest.fixture
+def watched(tiny: Model, tmp_path: Path) -> Iterator[tuple[Bench, Watch]]:
+    """Requests of streams, and a server that takes 20 ms for each and watches their order."""
+    payload = payloads_from(tiny, reference_for(tiny))[0]
+    one_pass = [payload] * SAMPLES
+    payloads = [one for number in range(STREAMS) for one in in_sequence(one_pass, number + 1)]
+    write_payloads(tmp_path, payloads)
+    wanted = InferRequest((), binary_default=True)
+    body, length = encode_response("tiny", 1, wanted, [*payload.expected.values()])
+    assert length is not None
+    with watching_server(body, length, service_s=0.02) as watch:
+        yield Bench(watch.url, tmp_path), watch
+
+
+def _assert_in_order(events: list[Event], *, whole: bool) -> None:
+    """From the first sample on, pass after pass, on one connection, one request at a time."""
+    assert len({event.port for event in events}) == 1
+    assert [event.came for event in events] == [True, False] * (len(events) // 2)
+    steps = [
+        (event.parameters["sequence_start"], event.parameters["sequence_end"])
+        for event in events
+        if event.came
+    ]
+    one_pass = [(True, False), (False, False), (False, True)]
+    assert steps == (one_pass * len(steps))[: len(steps)]
+    assert len(steps) >= 2 * SAMPLES
+    assert not whole or len(steps) % SAMPLES == 0
+
+
+def _assert_next_after_reply(found: Any) -> None:
+    streams, steps = np.divmod(np.array(found["payload"]), SAMPLES)
+    sent, done = np.array(found["sent"]), np.array(found["done"])
+    for stream in range(STREAMS):
+        turns = np.argsort(sent[streams == stream])
+        own_steps = steps[streams == stream][turns]
+        assert own_steps.tolist() == [turn % SAMPLES for turn in range(len(turns))]
+        assert (sent[streams == stream][turns][1:] >= done[streams == stream][turns][:-1]).all()
+
+
+def test_a_stream_keeps_its_order_on_its_connection(
+    watched: tuple[Bench, Watch], engine: str
+) -> None:
+    bench, watch = watched
+    found = bench.run(engine, "tiny", users=STREAMS, streams=STREAMS, connections=STREAMS)
+    assert set(found["outcome"]) == {"ok"}
+    assert set(watch.by_sequence()) == {1, 2, 3}
+    for events in watch.by_sequence().values():
+        _assert_in_order(events, whole=False)
+    _assert_next_after_reply(found)
+
+
+def test_a_frame_waits_for_its_stream_and_stays_due(
+    watched: tuple[Bench, Watch], engine: str
+) -> None:
+    """Frames every 6 ms on each stream, of which each takes 20 ms: none is lost or overtaken."""
+    bench, watch = watched
+    turns = range(4 * SAMPLES * STREAMS)
+    arrivals = [2 * turn for turn in turns]
+    chosen = [turn % STREAMS * SAMPLES + turn // STREAMS % SAMPLES for turn in turns]
+    found = bench.run(
+        *(engine, "tiny"),
+        streams=STREAMS,
+        connections=STREAMS,
+        seconds=0.2,
+        arrivals_ms=arrivals,
+        arrival_payloads=chosen,
+    )
+    assert found["outcome"] == ["ok"] * len(turns)
+    assert sorted(found["due"]) == pytest.approx(arrivals, abs=0.01)
+    for events in watch.by_sequence().values():
+        _assert_in_order(events, whole=True)
+    _assert_next_after_reply(found)
+
+
+def test_frames_whose_turn_never_came_are_told(bench: Bench, engine: str, tiny: Model) -> None:
+    folder = bench.payloads.with_name("streams")
+    write_payloads(folder, in_sequence([payloads_from(tiny, reference_for(tiny))[0]] * 2, 1))
+    found = Bench(bench.url, folder).run(
+        *(engine, "hang"),
+        streams=1,
+        connections=1,
+        seconds=0.3,
+        wait=False,
+        arrivals_ms=[0, 10, 20, 30],
+        arrival_payloads=[0, 1, 0, 1],
+    )
+    assert found["outcome"] == ["unfinished", "not_sent", "not_sent", "not_sent"]
+    assert found["payload"] == [0, 1, 0, 1]
+    assert found["busy"] == 0
 
 
 def test_first_byte_lies_between_sent_and_done(bench: Bench, engine: str) -> None:

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from loadtest.generator import in_turn
+from loadtest.payload import write_payloads
+from loadtest.prepare import payloads_from
 from loadtest.scenarios import SCENARIOS, ClosedLoop, OpenLoop, Scenario, make_load
 from loadtest.schedule import Times, share
+from loadtest.trial import TrialSpec
 from serving.errors import UsageError
+from serving.models.repository import Model
+from serving.parity import reference_for
+from serving.protocol.header import json_object
 
 CLOSED = ("closed", "single-stream", "multi-stream", "offline", "streams")
 GIVEN: dict[str, dict[str, str]] = {"spike": {"at_s": "2", "length_s": "1"}}
@@ -139,6 +145,35 @@ def test_generators_share_streams_whole(streams: int, chunk: int) -> None:
     for index in range(2):
         mine = np.concatenate([*share(chunks, index, 2, streams)])
         assert mine.tolist() == [i for i in every if i % streams % 2 == index]
+
+
+def test_each_stream_of_each_generator_has_a_sequence_of_its_own(
+    tiny: Model, tmp_path: Path
+) -> None:
+    write_payloads(tmp_path, payloads_from(tiny, reference_for(tiny)))
+    seen: list[int] = []
+    for index in range(2):
+        target = streams_of(tmp_path, levels=(1, 3), index=index, count=2, connections=2).target()
+        assert (target.streams, target.connections) == (2, 2)
+        samples = len(target.payloads) // 2
+        for payload in target.payloads:
+            header = json_object(payload.body[: payload.header_length], with_binary=True)
+            seen.append(header["parameters"]["sequence_id"])
+    assert seen == [number for number in (1, 3, 2, 4) for _ in range(samples)]
+
+
+def test_more_streams_than_connections_are_refused(tiny: Model, tmp_path: Path) -> None:
+    write_payloads(tmp_path, payloads_from(tiny, reference_for(tiny)))
+    with pytest.raises(UsageError, match=r"^9 streams .* its 8 connections"):
+        streams_of(tmp_path, levels=(2, 9), connections=8).target()
+
+
+def streams_of(payloads: Path, **given: object) -> TrialSpec:
+    values = {"url": "http://127.0.0.1:1", "model": "tiny", "payloads": payloads, "seed": 1}
+    values |= {"scenario": "streams", "duration_s": 1.0, "timeout_s": 1.0, "values_every": 20}
+    return TrialSpec.model_validate(
+        {**values, "server_pid": None, "output": payloads / "output", **given}
+    )
 
 
 def test_every_stream_goes_through_its_samples_in_order() -> None:

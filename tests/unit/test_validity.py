@@ -14,6 +14,7 @@ from tests import sample_trials as made
 from tests.sample_trials import MS, SECOND, requests, spread
 
 OPEN = OpenLoop(lambda _rng: constant(50))
+PACED = OpenLoop(lambda _rng: constant(50), streams=2)
 
 
 def judged(
@@ -115,3 +116,17 @@ def test_a_ramp_is_not_asked_to_be_steady() -> None:
     rising = made.output([5 * MS] * 100, completed=tuple(np.arange(10, 200, 20)), window_s=10.0)
     assert reasons(rising, load) == ""
     assert "throughput drifts" in reasons(rising, OPEN)
+
+
+def test_what_waits_for_its_stream_is_no_fault_of_the_generator() -> None:
+    recorder = Recorder(0, 2 * SECOND)
+    recorder.add(requests(spread(1000), [50 * MS] * 1000, late_ns=40 * MS))
+    measured = vars(recorder.finish())
+    del measured["in_flight_ns"]
+    late = made.output([MS] * 9, **measured)
+    assert "left late" in reasons(late, OPEN)
+    assert reasons(late, PACED) == ""
+    behind = made.output([MS] * 9, outcomes=made.outcomes(ok=94, not_sent=6))
+    told = reasons(behind, PACED)
+    assert "the streams fell behind: 94 of 100 planned requests were sent" in told
+    assert "client-bound" not in told
