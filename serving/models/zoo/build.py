@@ -31,9 +31,11 @@ def ensure_built(model: Model, progress: Callable[[str], None]) -> None:
     if model.is_built:
         return
     if model.name not in ENTRIES:
+        parent = model.config.parameters.get("variant_of")
+        own = f"Put your file at {model.folder / _VERSION / MODEL_FILE}."
         raise ModelError(
             f"model {model.name!r} has no {MODEL_FILE} and is not in the zoo",
-            hint=f"Put your file at {model.folder / _VERSION / MODEL_FILE}.",
+            hint=f"Make it with `infersweep models variant {parent}`." if parent else own,
         )
     build(ENTRIES[model.name], model, progress)
 
