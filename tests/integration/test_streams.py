@@ -84,11 +84,11 @@ def test_paced_streams_send_every_frame(policy: Model, tmp_path: Path, processes
         *(policy, tmp_path, "onnxruntime"),
         processes=processes,
         parameters={"pace_fps": "50"},
-        levels=(3, 1),
+        levels=(3, 2),
         duration_s=2.0,
     )
-    assert [output.outcomes["ok"] for output in outputs] == [300, 100]
-    assert [output.planned for output in outputs] == [300, 100]
+    assert [output.outcomes["ok"] for output in outputs] == [300, 200]
+    assert [output.planned for output in outputs] == [300, 200]
 
 
 @pytest.mark.parametrize(
