@@ -73,8 +73,8 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class OnnxFile:
-    """A model that is ONNX already."""
+class SourceFile:
+    """What sources that are one file have in common."""
 
     path: Path
 
@@ -85,6 +85,11 @@ class OnnxFile:
     @property
     def stem(self) -> str:
         return self.path.stem
+
+
+@dataclass(frozen=True)
+class OnnxFile(SourceFile):
+    """A model that is ONNX already."""
 
     def produce(self, folder: Path, examples: Examples) -> Produced:  # noqa: ARG002
         return Produced(self.path)

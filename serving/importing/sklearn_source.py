@@ -15,7 +15,7 @@ import numpy as np
 
 from serving.errors import MachineError, ModelError, UsageError
 from serving.importing.real_inputs import sample_files
-from serving.importing.request import Examples, Produced
+from serving.importing.request import Examples, Produced, SourceFile
 from serving.models.inspection import GraphTensor, describe
 from serving.models.stored_samples import load
 from serving.protocol import NUMPY_TYPES, Array
@@ -41,18 +41,8 @@ _OPSETS: Mapping[str, int] = {"": 17, "ai.onnx.ml": 3}
 
 
 @dataclass(frozen=True)
-class SklearnFile:
+class SklearnFile(SourceFile):
     """A pipeline that joblib or pickle wrote. Loading it runs what is in it."""
-
-    path: Path
-
-    @property
-    def label(self) -> str:
-        return self.path.name
-
-    @property
-    def stem(self) -> str:
-        return self.path.stem
 
     def produce(self, folder: Path, examples: Examples) -> Produced:
         """Convert it; dictionaries of probabilities become a plain tensor.

@@ -15,7 +15,7 @@ import numpy as np
 
 from serving.errors import ModelError, UsageError
 from serving.importing.real_inputs import sample_files
-from serving.importing.request import Examples, Produced
+from serving.importing.request import Examples, Produced, SourceFile
 from serving.models.inspection import inspect as graph_of
 from serving.models.stored_samples import load
 from serving.protocol import NUMPY_TYPES, Array
@@ -57,18 +57,8 @@ class TorchModule:
 
 
 @dataclass(frozen=True)
-class TorchScriptFile:
+class TorchScriptFile(SourceFile):
     """What ``torch.jit.save`` wrote."""
-
-    path: Path
-
-    @property
-    def label(self) -> str:
-        return self.path.name
-
-    @property
-    def stem(self) -> str:
-        return self.path.stem
 
     def produce(self, folder: Path, examples: Examples) -> Produced:
         """Export it with the exporter that reads TorchScript.

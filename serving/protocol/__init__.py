@@ -7,7 +7,7 @@ frozen values out. Servers and the load generator share it.
 
 from __future__ import annotations
 
-from serving.protocol.body import describe_tensor, join
+from serving.protocol.body import describe_tensor
 from serving.protocol.header import (
     HEADER_LENGTH,
     InferHeader,
@@ -19,11 +19,15 @@ from serving.protocol.header import (
     parse_header_length,
     split_body,
 )
-from serving.protocol.request import InferRequest, decode_request, encode_request, tensor_of
+from serving.protocol.request import (
+    InferRequest,
+    decode_request,
+    decode_tensors,
+    encode_request,
+)
 from serving.protocol.response import (
     decode_response,
     describe_response,
-    describe_shared,
     encode_response,
     wanted_outputs,
 )
@@ -51,18 +55,16 @@ __all__ = [
     "TensorHeader",
     "decode_request",
     "decode_response",
+    "decode_tensors",
     "describe_response",
-    "describe_shared",
     "describe_tensor",
     "encode_request",
     "encode_response",
     "from_binary",
-    "join",
     "json_object",
     "parse_header",
     "parse_header_length",
     "split_body",
-    "tensor_of",
     "to_binary",
     "wanted_outputs",
 ]

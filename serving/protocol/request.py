@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from serving.protocol.body import describe_tensor, join
 from serving.protocol.header import (
     ABSENT,
+    Region,
     TensorHeader,
     Wishes,
     parse_header,
@@ -16,6 +17,8 @@ from serving.protocol.header import (
 )
 from serving.protocol.json_data import from_json
 from serving.protocol.tensor import ProtocolError, Tensor, from_binary, shaped
+
+ReadRegion = Callable[[Region], memoryview]
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,20 @@ def decode_request(body: bytes | memoryview, header_length: int | None) -> Infer
 
 
 def decode_tensors(
-    headers: Sequence[TensorHeader], blob: memoryview, what: str
+    headers: Sequence[TensorHeader],
+    blob: memoryview,
+    what: str,
+    read_region: ReadRegion | None = None,
 ) -> tuple[Tensor, ...]:
-    """The tensors that ``headers`` describe, with ``blob`` as their binary part."""
+    """The tensors that ``headers`` describe, with ``blob`` as their binary part.
+
+    Those in shared memory come through ``read_region``; without it there must be none.
+    """
     tensors = []
     for header in headers:
+        if header.region is not None and read_region is not None:
+            tensors.append(tensor_of(header, read_region(header.region), what))
+            continue
         size = header.binary_size or 0
         if size > len(blob):
             raise ProtocolError(

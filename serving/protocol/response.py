@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from serving.protocol.body import describe_tensor, join
@@ -15,13 +15,21 @@ from serving.protocol.header import (
     tensor_headers,
 )
 from serving.protocol.request import decode_tensors
-from serving.protocol.tensor import ProtocolError, Tensor
+from serving.protocol.tensor import ProtocolError, Tensor, to_binary
+
+WriteRegion = Callable[[Region, bytes | memoryview], int]
 
 
 def encode_response(
-    model_name: str, model_version: int, wishes: Wishes, outputs: Sequence[Tensor]
+    model_name: str,
+    model_version: int,
+    wishes: Wishes,
+    outputs: Sequence[Tensor],
+    write_region: WriteRegion | None = None,
 ) -> tuple[bytes, int | None]:
     """A response body with the outputs that were asked for, each as it was asked for.
+
+    Outputs for shared memory go through ``write_region``, which returns their bytes.
 
     Raises:
         ProtocolError: an output was asked for that the model does not have, or one that JSON
@@ -32,7 +40,12 @@ def encode_response(
     blobs = []
     for output in wanted_outputs(wishes, known):
         if output.region is not None:
-            raise ProtocolError(f"output {output.name!r}: shared memory is not supported")
+            if write_region is None:
+                raise ProtocolError(f"output {output.name!r}: shared memory is not supported")
+            tensor = known[output.name]
+            size = write_region(output.region, to_binary(tensor))
+            _describe_shared(tensor, output.region, size, header["outputs"])
+            continue
         blobs.append(describe_tensor(known[output.name], output.binary, header["outputs"]))
     return join(header, blobs)
 
@@ -63,7 +76,7 @@ def wanted_outputs(wishes: Wishes, known: Mapping[str, object]) -> tuple[OutputR
     return wishes.outputs
 
 
-def describe_shared(tensor: Tensor, region: Region, size: int, into: list[dict[str, Any]]) -> None:
+def _describe_shared(tensor: Tensor, region: Region, size: int, into: list[dict[str, Any]]) -> None:
     """Append the description of an output of ``size`` bytes that lies in shared memory."""
     into.append(
         {

@@ -88,8 +88,8 @@ class Catalogue:
         """Statistics of all that is served."""
         return [Source(one.name, one.version, one.statistics) for one in self.all()]
 
-    def index(self) -> list[IndexEntry]:
-        """Every model of the repository and every version that is served."""
+    def index(self, *, only_ready: bool = False) -> list[IndexEntry]:
+        """Every model of the repository and every version that is served, or the latter alone."""
         entries = []
         for model in list_models(self._root):
             served = self._served.get(model.name)
@@ -102,7 +102,7 @@ class Catalogue:
                     IndexEntry(model.name, str(number), "READY", one.prepared.unbatched)
                     for number, one in served.versions.items()
                 ]
-        return entries
+        return [entry for entry in entries if entry.state == "READY" or not only_ready]
 
     async def load(self, name: str) -> None:
         """Serve the versions of ``name`` that lie on disk and that its policy names.

@@ -145,12 +145,8 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     @_told
     async def RepositoryIndex(self, request: Any, _: Context) -> Any:
-        entries = await asyncio.to_thread(self._catalogue.index)
-        models = [
-            pb.RepositoryIndexResponse.ModelIndex(**vars(entry))
-            for entry in entries
-            if entry.state == "READY" or not request.ready
-        ]
+        entries = await asyncio.to_thread(self._catalogue.index, only_ready=request.ready)
+        models = [pb.RepositoryIndexResponse.ModelIndex(**vars(entry)) for entry in entries]
         return pb.RepositoryIndexResponse(models=models)
 
     @_told

@@ -95,13 +95,9 @@ class Operations:
 
     async def _index(self, _: Route, body: bytes) -> Reply:
         only_ready = bool(_json(body).get("ready"))
-        entries = await asyncio.to_thread(self._catalogue.index)
+        entries = await asyncio.to_thread(self._catalogue.index, only_ready=only_ready)
         return json_reply(
-            [
-                {key: value for key, value in vars(entry).items() if value}
-                for entry in entries
-                if entry.state == "READY" or not only_ready
-            ]
+            [{key: value for key, value in vars(entry).items() if value} for entry in entries]
         )
 
     async def _load(self, route: Route, body: bytes) -> Reply:

@@ -24,13 +24,11 @@ from serving.protocol import (
     OutputRequest,
     ProtocolError,
     Tensor,
+    decode_tensors,
     describe_response,
-    describe_shared,
     describe_tensor,
-    join,
+    encode_response,
     parse_header,
-    tensor_of,
-    to_binary,
     wanted_outputs,
 )
 from serving.validation import check_values, validate_described
@@ -153,7 +151,9 @@ class Planner:
         if plan.views:
             arrays = _view_all(plan.views, plan.view_bytes, body, start)
         else:
-            arrays = _decode_all(plan.header, memoryview(body)[start:], shared)
+            blob = memoryview(body)[start:]
+            tensors = decode_tensors(plan.header.inputs, blob, "input", shared.read)
+            arrays = {tensor.name: tensor.array for tensor in tensors}
         if self._config.checks:
             check_values(self._config, arrays)
         return arrays
@@ -202,16 +202,10 @@ class Planner:
     def _composed(
         self, plan: Plan, outputs: Mapping[str, Array], shared: SharedMemory
     ) -> tuple[bytes, list[bytes | memoryview]]:
-        header = describe_response(self._config.name, self._version, plan.header)
-        blobs = []
-        for output in plan.wanted:
-            tensor = self.tensor(output.name, outputs)
-            if output.region is None:
-                blobs.append(describe_tensor(tensor, output.binary, header["outputs"]))
-                continue
-            size = shared.write(output.region, to_binary(tensor))
-            describe_shared(tensor, output.region, size, header["outputs"])
-        body, length = join(header, blobs)
+        tensors = [self.tensor(output.name, outputs) for output in plan.wanted]
+        body, length = encode_response(
+            self._config.name, self._version, plan.header, tensors, shared.write
+        )
         return _lines(length, len(body)), [body]
 
 
@@ -257,25 +251,6 @@ def _view_all(
         array: Array = np.frombuffer(body, view.dtype, view.count, at)
         arrays[view.name] = array.reshape(view.shape)
         at += view.byte_size
-    return arrays
-
-
-def _decode_all(header: InferHeader, blob: memoryview, shared: SharedMemory) -> dict[str, Array]:
-    arrays = {}
-    for tensor in header.inputs:
-        if tensor.region is not None:
-            content = shared.read(tensor.region)
-        else:
-            size = tensor.binary_size or 0
-            if size > len(blob):
-                raise ProtocolError(
-                    f"input {tensor.name!r}: binary_data_size is {size} but {len(blob)} bytes are "
-                    "left"
-                )
-            content, blob = blob[:size], blob[size:]
-        arrays[tensor.name] = tensor_of(tensor, content).array
-    if len(blob):
-        raise ProtocolError(f"{len(blob)} bytes follow the last input")
     return arrays
 
 
