@@ -15,10 +15,11 @@ import numpy as np
 
 from loadtest.engine import open_engine
 from loadtest.engine.base import BATCH, OUTCOME, Choice, Records
+from loadtest.live import IDLE, MEASURING, WARMING_UP
 from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop
 from loadtest.schedule import Times, share
-from loadtest.trial import LevelOutput, TrialSpec
+from loadtest.trial import LevelOutput, TrialSpec, unix_s
 from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
 from serving.process import family, family_cpu_time_s, family_rss_bytes, own_cpu_time_s
 
@@ -48,6 +49,8 @@ class Generator:
         target = spec.target()
         self._payloads, self._streams = len(target.payloads), target.streams
         self.engine = open_engine(spec.engine, target, spec.ca_file)
+        self._board = spec.board()
+        self._due_before = 0
         self.users = 0
         self._load: Load | None = None
         self._level = 0.0
@@ -63,6 +66,7 @@ class Generator:
     def begin(self, level: float, start_ns: int) -> None:
         """Start the load of one level; its schedule counts from ``start_ns``."""
         self._level, self._load = level, self.spec.load_of(level)
+        self._enter(WARMING_UP)
         self.engine.set_end(_NEVER_NS)
         self.engine.set_limit(-1, -1)
         self._feeder = None
@@ -132,18 +136,36 @@ class Generator:
             start_ns,
             start_ns + int(length_s * _NS),
             samples_per_query=self.users if _is_query(load) else 1,
+            board=self._board,
         )
+        self._enter(MEASURING)
         before = _ServerUse.now(spec.server_pid)
         own_before_s, measured_from = own_cpu_time_s(), time.monotonic()
         self._release(load, recorder)
         while not self._window_over(load, recorder):
             for records in self.pump(_TURN_S):
                 recorder.add(records)
+            self._tell_due(recorder)
             self._lengthen(recorder, start_ns)
         after = _ServerUse.now(spec.server_pid)
         own_s, elapsed_s = own_cpu_time_s() - own_before_s, time.monotonic() - measured_from
         self._collect_last(recorder)
+        self._due_before += recorder.planned
+        self._tell_due(None)
+        self._enter(IDLE)
         return self._output(recorder, before.until(after), own_s, elapsed_s)
+
+    def _enter(self, phase: int) -> None:
+        if self._board:
+            self._board.enter(phase, self._level)
+
+    def _tell_due(self, recorder: Recorder | None) -> None:
+        """In a closed loop a request is due when its user is free: what has ended was due."""
+        now = 0 if recorder is None else recorder.planned
+        if recorder is not None and self._feeder:
+            now = self._feeder.due_since(recorder.start_ns)
+        if self._board:
+            self._board.set_due(self._due_before + now)
 
     def _release(self, load: Load, recorder: Recorder) -> None:
         """Say where the window ends, and start what waited for its beginning."""
@@ -224,6 +246,7 @@ class Generator:
         scale = window_s / elapsed_s
         return LevelOutput(
             level=self._level,
+            window_started_unix_s=unix_s(recorder.start_ns),
             window_s=window_s,
             warmup_s=self._warm.seconds,
             warmup_requests=self._warm.requests,
@@ -269,6 +292,8 @@ class _Feeder:
         self._choose = choose
         self._given = 0
         self._due = np.zeros(0, np.int64)
+        self._ahead: deque[Times] = deque()
+        self._passed = 0
 
     def feed(self, generator: Generator) -> None:
         ahead_ns = time.monotonic_ns() + _LOOK_AHEAD_NS
@@ -282,9 +307,22 @@ class _Feeder:
             ready = int(np.searchsorted(self._due, ahead_ns))
             taken = generator.engine.schedule(self._due[:ready], self._choose(self._given, ready))
             self._given += taken
+            self._ahead.append(self._due[:taken])
             self._due = self._due[taken:]
             if taken < ready or len(self._due):
                 return
+
+    def due_since(self, start_ns: int) -> int:
+        """How many of the arrivals from ``start_ns`` on have become due; it must not change."""
+        now_ns = time.monotonic_ns()
+        while self._ahead:
+            first, last = np.searchsorted(self._ahead[0], (start_ns, now_ns))
+            self._passed += max(int(last - first), 0)
+            if last < len(self._ahead[0]):
+                self._ahead[0] = self._ahead[0][last:]
+                break
+            self._ahead.popleft()
+        return self._passed
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from loadtest.engine.callers import HttpCaller
 from loadtest.mlperf import LoadgenResult, LoadgenSettings, run_loadgen
 from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load
-from loadtest.trial import GeneratorFault, LevelOutput, TrialSpec
+from loadtest.trial import GeneratorFault, LevelOutput, TrialSpec, unix_s
 from loadtest.warmup import LIMIT_S, Warmth
 from serving.errors import InfersweepError
 from serving.process import own_cpu_time_s
@@ -71,11 +71,12 @@ def run(spec: TrialSpec) -> LevelOutput:
     records = _records(result)
     length_s = _length_s(records, spec)
     start_ns = int(records["due"].min())
-    recorder = Recorder(start_ns, start_ns + int(length_s * _NS))
+    recorder = Recorder(start_ns, start_ns + int(length_s * _NS), board=spec.board())
     recorder.add(records)
     measured = recorder.finish()
     return LevelOutput(
         level=level,
+        window_started_unix_s=unix_s(start_ns),
         window_s=length_s,
         warmup_s=warmup_s,
         warmup_requests=warmth.requests,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from loadtest.engine.base import Target
 from loadtest.histogram import encode, merge
+from loadtest.live import Board, board_path
 from loadtest.payload import in_sequence, read_payloads
 from loadtest.recorder import add_up
 from loadtest.scenarios import Load, find_scenario, make_load
@@ -29,6 +31,8 @@ class TrialSpec(_Message):
         server_pid: the server's first process, to read its CPU time; ``None`` for a remote one.
         output: where the generator appends one ``LevelOutput`` per line.
         until_confident: go on until p99's bounds are within this share of it, at most ``limit_s``.
+        labels: file with the labels of the boards that the generators keep; ``None`` for no boards.
+        slo_ns: the objective, whose keeping the boards count exactly.
         index, count: which of how many generators this is.
     """
 
@@ -51,6 +55,8 @@ class TrialSpec(_Message):
     output: Path
     until_confident: float | None = None
     limit_s: float = 300.0
+    labels: Path | None = None
+    slo_ns: int | None = None
     index: int = 0
     count: int = 1
 
@@ -81,6 +87,16 @@ class TrialSpec(_Message):
             headers=self.headers,
         )
 
+    def board(self) -> Board | None:
+        """A board for this generator; ``None`` on another host than the runner's."""
+        if self.labels is None or not self.labels.is_file():
+            return None
+        try:
+            return Board.create(board_path(self.labels, self.index), self.slo_ns)
+        except OSError as error:
+            print(f"this generator is not published: {error}", flush=True)  # noqa: T201  (its log)
+            return None
+
     def _own_streams(self) -> range:
         """Numbers of the streams that may run here; as many in each generator."""
         if not find_scenario(self.scenario).in_order:
@@ -98,6 +114,7 @@ class LevelOutput(_Message):
     """What was measured at one level; times in seconds, histograms in nanoseconds.
 
     Attributes:
+        window_started_unix_s: when the window began, by this host's clock.
         settled: whether warm-up ended by its rule rather than by its time limit.
         outcomes: of every request that was due in the window, sent or not.
         mean_in_flight: time in flight of all requests over the window's length.
@@ -106,6 +123,7 @@ class LevelOutput(_Message):
     """
 
     level: float
+    window_started_unix_s: float
     window_s: float
     warmup_s: float
     warmup_requests: int
@@ -140,6 +158,11 @@ class GeneratorFault(_Message):
     fault: str
 
 
+def unix_s(monotonic_ns: int) -> float:
+    """A moment of ``time.monotonic_ns`` on the clock of the wall."""
+    return time.time() - (time.monotonic_ns() - monotonic_ns) / 1e9
+
+
 def join(outputs: list[LevelOutput], clock_error_s: float) -> LevelOutput:
     """One level of several generators: counts are added, histograms merged, nothing averaged."""
     first = outputs[0]
@@ -154,6 +177,7 @@ def join(outputs: list[LevelOutput], clock_error_s: float) -> LevelOutput:
 
     return LevelOutput(
         level=first.level,
+        window_started_unix_s=first.window_started_unix_s,
         window_s=max(output.window_s for output in outputs),
         warmup_s=max(output.warmup_s for output in outputs),
         warmup_requests=sum(output.warmup_requests for output in outputs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from loadtest.results import (
 )
 from loadtest.trial import LevelOutput
 
+STARTED_UNIX_S = datetime.fromisoformat("2026-05-01T12:00:00+00:00").timestamp()
 MS = 1_000_000
 SECOND = 1_000_000_000
 
@@ -104,6 +106,7 @@ def output(
     del measured["in_flight_ns"]
     values = {
         "level": users,
+        "window_started_unix_s": STARTED_UNIX_S,
         "window_s": window_s,
         "warmup_s": 0.5,
         "warmup_requests": 9,
@@ -140,6 +143,7 @@ def trial(
         "level": level,
         "repeat": repeat,
         "started": "2026-05-01T12:00:00+00:00",
+        "window_started_unix_s": STARTED_UNIX_S,
         "window_s": 2.0,
         "warmup_s": 0.5,
         "warmup_requests": 9,
