@@ -27,6 +27,7 @@ class Placement:
         instances: workers or model instances; one per CPU when ``None``, on a GPU as many as the
             configuration says.
         usable_cpus: what the machine has, to warn against more threads than that.
+        slo_ms: the response time objective that the server's metrics count by.
     """
 
     cpus: tuple[int, ...]
@@ -35,6 +36,7 @@ class Placement:
     intra_op_threads: int = 1
     host: str = "127.0.0.1"
     port: int | None = None
+    slo_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def plan_launch(
         port=placement.port or free_port(placement.host),
         work_folder=work_folder,
         host=placement.host,
+        slo_ms=placement.slo_ms,
     )
     launch = backend.launch(plan)
     warning = _thread_warning(placed.config.threads, placement)

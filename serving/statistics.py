@@ -15,21 +15,20 @@ from typing import Any
 import numpy as np
 
 from serving.batching.instances import BatchResult
+from serving.metrics.buckets import PHASE_NS, bounds_with
 
 OUTCOMES = ("ok", "client_fault", "refused", "expired", "cancelled", "server_fault")
-PHASE_BUCKETS_NS = tuple(
-    round(ms * 1e6) for ms in (0.1, 0.3, 1, 3, 10, 20, 50, 100, 300, 1_000, 3_000, 10_000)
-)
 _FOLD_AT = 4096
 
 
 class Durations:
     """A count, a sum and a histogram of durations; adding one costs next to nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds_ns: tuple[int, ...] = PHASE_NS) -> None:
+        self.bounds_ns = bounds_ns
         self.count = 0
         self.total_ns = 0
-        self._counts = np.zeros(len(PHASE_BUCKETS_NS) + 1, np.int64)
+        self._counts = np.zeros(len(bounds_ns) + 1, np.int64)
         self._recent: list[int] = []
 
     def add(self, durations_ns: Sequence[int]) -> None:
@@ -45,7 +44,7 @@ class Durations:
         return [int(count) for count in self._counts]
 
     def _fold(self) -> None:
-        places = np.searchsorted(PHASE_BUCKETS_NS, self._recent)
+        places = np.searchsorted(self.bounds_ns, self._recent)
         self._counts += np.bincount(places, minlength=len(self._counts))
         self._recent.clear()
 
@@ -62,19 +61,37 @@ class BatchTally:
 
 @dataclass
 class VersionStatistics:
-    """Attributes: ``in_flight`` requests are being answered; ``batches`` go by their rows."""
+    """Attributes: ``in_flight`` requests are being answered; ``batches`` go by their rows.
 
+    With an objective ``slo_ns``, what met it is counted exactly.
+    """
+
+    slo_ns: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     in_flight: int = 0
     inferences: int = 0
     last_inference_ms: int = 0
     queue: Durations = field(default_factory=Durations)
     compute: Durations = field(default_factory=Durations)
-    total: Durations = field(default_factory=Durations)
+    total: Durations = field(init=False)
     failed: Durations = field(default_factory=Durations)
     input_ns: int = 0
     output_ns: int = 0
     batches: dict[int, BatchTally] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.total = Durations(bounds_with(PHASE_NS, self.slo_ns))
+
+    def within_slo(self) -> int:
+        """Right answers whose time from arrival met the objective.
+
+        Raises:
+            ValueError: there is no objective.
+        """
+        if self.slo_ns is None:
+            raise ValueError("no objective was stated")
+        place = self.total.bounds_ns.index(self.slo_ns)
+        return sum(self.total.bucket_counts()[: place + 1])
 
     def record(self, result: BatchResult) -> None:
         """A batch whose requests have just been answered."""

@@ -24,6 +24,7 @@ class ServePlan:
         model: the model, in a repository whose ``config.pbtxt`` states instances and threads.
         cpus: the CPUs that the server is pinned to.
         port: HTTP port; a free one has been chosen where the user named none.
+        slo_ms: the response time objective that the server's metrics count by.
         work_folder: an existing folder where the backend may write what it needs for this launch.
     """
 
@@ -34,6 +35,7 @@ class ServePlan:
     port: int
     work_folder: Path
     host: str = "127.0.0.1"
+    slo_ms: float | None = None
 
     @property
     def url(self) -> str:
@@ -58,6 +60,7 @@ class Launch:
         facts: what serves and how, for the record: versions, engine, provider, threads.
         warnings: settings that are allowed but likely to mislead.
         ready_within_s: deadline for readiness.
+        hidden: why the server's processes cannot be seen from here; empty where they can.
     """
 
     label: str
@@ -70,6 +73,7 @@ class Launch:
     metrics_url: str | None = None
     grpc_url: str | None = None
     ready_within_s: float = 60.0
+    hidden: str = ""
 
 
 class Backend(Protocol):

@@ -324,6 +324,7 @@ def test_a_killed_worker_is_replaced_and_its_requests_end_in_an_error(tmp_path: 
     with serve(model, tmp_path) as server, ThreadPoolExecutor(1) as pool:
         stuck = pool.submit(server.infer, steps(1e9), model="slow")
         server.wait_for(RUNNING, 1)
+        assert server.metric("infersweep_worker_restarts_total") == 0
         killed = server.worker
         os.kill(killed.pid, signal.SIGKILL)
         with pytest.raises((OSError, http.client.HTTPException)):
@@ -332,6 +333,7 @@ def test_a_killed_worker_is_replaced_and_its_requests_end_in_an_error(tmp_path: 
         assert server.worker.pid != killed.pid
         assert server.infer(steps(1), model="slow")[0] == 200
         assert "killed by SIGKILL" in server.process.log_tail(20)
+        assert server.metric("infersweep_worker_restarts_total") == 1
 
 
 def test_the_worker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ async def _serve(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     tls = _tls(settings)
     require_free_port(settings.port, settings.host)
-    catalogue = Catalogue(settings.repository, limits)
+    catalogue = Catalogue(settings.repository, limits, settings.slo_ns)
     app = Application(catalogue, SharedMemory(limits.body_bytes), limits)
     heads = HeadParser(find_route, limits.headers, settings.token)
     server = HttpServer(app, heads, limits)

@@ -15,8 +15,9 @@ from serving.backends.onnxruntime.faults import UnknownModelError
 from serving.backends.onnxruntime.loaded import LoadedVersion, prepare
 from serving.backends.onnxruntime.settings import Limits
 from serving.errors import InfersweepError, ModelError
-from serving.metrics import Source
+from serving.exposition import Source
 from serving.models.repository import Model, find_model, list_models
+from serving.statistics import VersionStatistics
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,10 @@ class _Served:
 class Catalogue:
     """The models of one repository. Everything runs on the loop; only opening sessions does not."""
 
-    def __init__(self, root: Path, limits: Limits) -> None:
+    def __init__(self, root: Path, limits: Limits, slo_ns: int | None = None) -> None:
         self._root = root
         self._limits = limits
+        self._slo_ns = slo_ns
         self._served: dict[str, _Served] = {}
         self._routes: dict[tuple[str, str], LoadedVersion] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -85,8 +87,8 @@ class Catalogue:
             yield from served.versions.values()
 
     def sources(self) -> list[Source]:
-        """Statistics of all that is served."""
-        return [Source(one.name, one.version, one.statistics) for one in self.all()]
+        """What is told of each version that is served."""
+        return [one.source for one in self.all()]
 
     def index(self, *, only_ready: bool = False) -> list[IndexEntry]:
         """Every model of the repository and every version that is served, or the latter alone."""
@@ -174,7 +176,9 @@ class Catalogue:
         try:
             for number in signatures.keys() - kept.keys():
                 prepared = await asyncio.to_thread(prepare, model, number)
-                new[number] = LoadedVersion(prepared, self._limits, signatures[number])
+                new[number] = LoadedVersion(
+                    prepared, self._limits, signatures[number], VersionStatistics(self._slo_ns)
+                )
                 _announce(new[number])
         except InfersweepError:
             await asyncio.gather(*(one.close() for one in new.values()))

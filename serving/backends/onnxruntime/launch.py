@@ -30,6 +30,7 @@ class OnnxRuntimeBackend:
         """
         config = plan.model.config
         (grpc_port,) = plan.more_ports(1)
+        slo = () if plan.slo_ms is None else ("--slo-ms", str(plan.slo_ms))
         require_execution(config.execution)
         return Launch(
             label=plan.label,
@@ -39,6 +40,7 @@ class OnnxRuntimeBackend:
                 *(sys.executable, "-m", "serving.backends.onnxruntime"),
                 *("--repository", str(plan.model.root), "--model", plan.model.name),
                 *("--host", plan.host, "--port", str(plan.port), "--grpc-port", str(grpc_port)),
+                *slo,
             ),
             facts={
                 "server": f"infersweep {version('infersweep')} on uvloop {version('uvloop')}, "

@@ -9,6 +9,7 @@ from serving.backends.onnxruntime.plan import Planner
 from serving.backends.onnxruntime.settings import Limits
 from serving.batching import Batcher, Pending
 from serving.errors import ModelError
+from serving.exposition import Source
 from serving.models.config import ModelConfig
 from serving.models.probes import probe_rows, warm_up_inputs
 from serving.models.repository import Model
@@ -94,6 +95,17 @@ class LoadedVersion:
             [session.run for session in self.prepared.sessions],
             queue_limit=self.limits.queue,
             on_batch=self.statistics.record,
+        )
+
+    @property
+    def source(self) -> Source:
+        """What its metrics are made of."""
+        return Source(
+            self.name,
+            self.version,
+            self.statistics,
+            pending=self._batcher.waiting,
+            instances=len(self.prepared.sessions),
         )
 
     def submit(self, request: Pending) -> None:

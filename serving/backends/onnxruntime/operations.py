@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -16,7 +18,7 @@ from serving.backends.onnxruntime.openapi import describe_interface
 from serving.backends.onnxruntime.routes import Route
 from serving.backends.onnxruntime.shared_memory import SharedMemory
 from serving.errors import InfersweepError
-from serving.metrics import exposition
+from serving.exposition import ServerState, exposition
 from serving.models.repository import describe_configuration
 from serving.protocol import ProtocolError, json_object
 
@@ -124,7 +126,8 @@ class Operations:
         return Reply(200)
 
     async def _metrics(self, _: Route, __: bytes) -> Reply:
-        return Reply(200, exposition(self._catalogue.sources()), media_type=CONTENT_TYPE_LATEST)
+        state = ServerState(self._catalogue.sources(), _restarts(), threads=_threads())
+        return Reply(200, exposition(state), media_type=CONTENT_TYPE_LATEST)
 
     async def _openapi(self, _: Route, __: bytes) -> Reply:
         return json_reply(describe_interface(NAME, server_version()))
@@ -164,6 +167,16 @@ def model_statistics(catalogue: Catalogue, name: str, version: str) -> list[dict
     else:
         chosen = list(catalogue.all())
     return [one.statistics.describe(one.name, one.version) for one in chosen]
+
+
+def _restarts() -> int:
+    """As told by ``serving.supervise``; none without it."""
+    return int(os.environ.get("INFERSWEEP_RESTARTS", "0"))
+
+
+def _threads() -> int:
+    """Also those that Python did not start."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
 def _json(body: bytes) -> Mapping[str, Any]:

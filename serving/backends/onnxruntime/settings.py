@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +47,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """Attributes: ``poll_s`` is how often the repository is looked through; 0 for never."""
+    """Attributes: ``poll_s`` is how often the repository is looked through; 0 for never.
+
+    ``slo_ms`` is the objective whose keeping the metrics count exactly.
+    """
 
     repository: Path
     models: tuple[str, ...]
@@ -58,6 +62,11 @@ class Settings:
     certificate: Path | None = None
     key: Path | None = None
     token: str = field(default="", repr=False)
+    slo_ms: float | None = None
+
+    @property
+    def slo_ns(self) -> int | None:
+        return None if self.slo_ms is None else round(self.slo_ms * 1e6)
 
     @property
     def local(self) -> bool:
@@ -71,7 +80,8 @@ def parse(arguments: list[str] | None = None) -> Settings:
     The token comes from the environment, since a command line can be read by everybody.
 
     Raises:
-        UsageError: TLS was asked for with half of what it needs, or the token is empty.
+        UsageError: TLS was asked for with half of what it needs, the token is empty, or the
+            objective is no time.
     """
     parser = argparse.ArgumentParser(prog="python -m serving.backends.onnxruntime")
     parser.add_argument("--repository", type=Path, required=True)
@@ -82,6 +92,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
     parser.add_argument("--poll", dest="poll_s", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--tls-certificate", dest="certificate", type=Path, metavar="FILE")
     parser.add_argument("--tls-key", dest="key", type=Path, metavar="FILE")
+    parser.add_argument("--slo-ms", type=float, help="a response time objective to count by")
     bounds = {limit.name: limit.default for limit in dataclasses.fields(Limits)}
     for name, default in bounds.items():
         flag = f"--{name.removesuffix('_bytes').removesuffix('_s').replace('_', '-')}-limit"
@@ -92,6 +103,8 @@ def parse(arguments: list[str] | None = None) -> Settings:
         raise UsageError(
             "TLS needs both --tls-certificate and --tls-key", hint="Give the one that is missing."
         )
+    if asked["slo_ms"] is not None and not 0 < asked["slo_ms"] < math.inf:
+        raise UsageError(f"--slo-ms {asked['slo_ms']} is no time", hint="Write for example 50.")
     asked["models"] = tuple(asked["models"])
     token = os.environ.get(TOKEN_VARIABLE)
     if token is not None and not token.strip():

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -59,7 +59,8 @@ class TritonBackend:
                 "server version": "the image's",
             }
             argv = (*container_command(plan), PROGRAM)
-            return _launch(plan, argv, facts=facts, warnings=(WARNING,))
+            launch = _launch(plan, argv, facts=facts, warnings=(WARNING,))
+            return replace(launch, hidden="it runs in a container")
         return _from_installed(plan, launcher)
 
 
