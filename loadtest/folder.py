@@ -3,6 +3,8 @@
 <folder>/manifest.json        machine, versions, settings, checksums; written before any load
 <folder>/trials.jsonl         one line per finished trial, appended and flushed to disk
 <folder>/histograms/<id>.json HDR histograms of one trial, per outcome and one-second window
+<folder>/resources.jsonl      what the machine and the processes used, a line about every second
+<folder>/live/                counts of the generators while they run, for whoever scrapes them
 <folder>/logs/                what servers and generators printed
 <folder>/model_repository/    the very configuration that was served
 <folder>/summary.json         derived from the above; may be made again at any time
@@ -45,12 +47,20 @@ class ResultsFolder:
         return self._made("logs")
 
     @property
+    def live(self) -> Path:
+        return self._made("live")
+
+    @property
     def repository(self) -> Path:
         return self._made("model_repository")
 
     @property
     def report(self) -> Path:
         return self.path / "report.html"
+
+    @property
+    def resources(self) -> Path:
+        return self.path / "resources.jsonl"
 
     @property
     def exists(self) -> bool:
@@ -87,6 +97,11 @@ class ResultsFolder:
             stream.write(trial.model_dump_json() + "\n")
             stream.flush()
             os.fsync(stream.fileno())
+
+    def clear_live(self) -> None:
+        """Remove what generators of an earlier command counted; it is in the trials too."""
+        for file in self.live.iterdir():
+            file.unlink()
 
     def read_trials(self) -> list[Trial]:
         """Finished trials in the order they ran; a half-written last line is left out."""

@@ -15,6 +15,7 @@ from hdrh.histogram import HdrHistogram
 
 from loadtest.engine.base import OUTCOME, RECORD, Column, Records
 from loadtest.histogram import Tally, encode, merge
+from loadtest.live import Board
 from loadtest.results import OUTCOMES
 
 WINDOW_NS = 1_000_000_000
@@ -53,10 +54,18 @@ class Measured:
 class Recorder:
     """Counts what was due inside [start, end); all times are ``time.monotonic_ns``."""
 
-    def __init__(self, start_ns: int, end_ns: int, *, samples_per_query: int = 1) -> None:
+    def __init__(
+        self,
+        start_ns: int,
+        end_ns: int,
+        *,
+        samples_per_query: int = 1,
+        board: Board | None = None,
+    ) -> None:
         """With ``samples_per_query`` above 1, that many records of equal ``query`` are one."""
         self.start_ns = start_ns
         self.end_ns = end_ns
+        self._board = board
         self._queries = _Queries(samples_per_query) if samples_per_query > 1 else None
         self._counts = np.zeros(len(OUTCOMES), np.int64)
         self._completed: dict[int, int] = defaultdict(int)
@@ -82,6 +91,8 @@ class Recorder:
         inside = (due >= self.start_ns) & (due < self.end_ns)
         counts = np.bincount(outcome[inside], minlength=len(OUTCOMES))
         self._counts += counts
+        if self._board:
+            self._board.count(counts)
         for kind in np.flatnonzero(counts).tolist():
             if kind != _NOT_SENT:
                 self._add_kind(kind, _where(records, inside & (outcome == kind)))
@@ -94,6 +105,8 @@ class Recorder:
             np.ascontiguousarray(records[name]) for name in ("due", "sent", "done", "first_byte")
         )
         self.last_done_ns = max(self.last_done_ns, int(done.max()))
+        if self._board:
+            self._board.add(kind, done - due, done - sent, sent - due)
         self._lateness.add(sent - due)
         if kind == _OK:
             self._right.add(done - due)

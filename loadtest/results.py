@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from loadtest.resources.record import ResourceUse
 from serving.models.variants.record import VariantRecord
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 OUTCOMES = (
     "ok",
@@ -70,8 +71,13 @@ class Settings(Record):
         default=None, description="lengthen a window until p99 is known within this share"
     )
     limit_s: float = Field(default=300.0, description="longest that a window may become")
+    slo_ms: float | None = Field(default=None, description="response time objective")
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
+
+    @property
+    def slo_ns(self) -> int | None:
+        return None if self.slo_ms is None else round(self.slo_ms * 1e6)
 
     @property
     def planned_trials(self) -> int:
@@ -139,6 +145,9 @@ class Trial(Record):
     level: float
     repeat: int
     started: str
+    window_started_unix_s: float | None = Field(
+        default=None, description="null in results of schema 2 and older"
+    )
     window_s: float = Field(description="length of the measured window as it really was")
     warmup_s: float
     warmup_requests: int
@@ -160,6 +169,9 @@ class Trial(Record):
     server_rss_bytes: int | None = None
     server_ended: str | None = Field(
         default=None, description="how the server ended, when it did not survive the window"
+    )
+    resources: ResourceUse | None = Field(
+        default=None, description="null in results of schema 2 and older"
     )
     clock_error_s: float = Field(
         default=0.0, description="how far the start may differ between generators"
@@ -226,6 +238,9 @@ class Point(Record):
     client_cpu: float | None
     server_cpu: float | None
     server_rss_bytes: int | None
+    resources: ResourceUse | None = Field(
+        default=None, description="of the repeat with the median rate, the lower one of two"
+    )
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -6,24 +6,23 @@ levels, in a random order. So drift of the machine meets every backend alike.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from loadtest.folder import ResultsFolder
-from loadtest.histogram import merge
+from loadtest.live import LoadLabels
 from loadtest.payload import Payload, write_payloads
 from loadtest.prepare import payloads_from
-from loadtest.results import BackendRecord, Histograms, Parity, Settings, Trial
+from loadtest.resources.sampler import ANOTHER_HOST, Sampler
+from loadtest.results import BackendRecord, Parity, Settings, Trial
 from loadtest.runner import Fleet, generate
-from loadtest.scenarios import ClosedLoop, make_load
 from loadtest.shared_memory import shared_inputs
-from loadtest.trial import LevelOutput, TrialSpec
-from loadtest.validity import judge
+from loadtest.targets import announced
+from loadtest.trial import TrialSpec
+from loadtest.trials import PlannedTrial, plan_visits, trial_of, with_resources
 from serving.backends.registry import resolve
 from serving.deployment import Placement, Server, plan_launch, running
 from serving.errors import InfersweepError, LoadError
@@ -32,37 +31,7 @@ from serving.parity import Reference, check_parity, reference_for
 from serving.readiness import OPEN, Access, reach_every_worker
 
 WORKERS_DEADLINE_S = 60.0
-
-
-@dataclass(frozen=True)
-class PlannedTrial:
-    backend: str
-    level: float
-    repeat: int
-
-    @property
-    def id(self) -> str:
-        name = "".join(c if c.isalnum() else "-" for c in self.backend)
-        return f"{name}-l{self.level:g}-r{self.repeat}"
-
-
-@dataclass(frozen=True)
-class Visit:
-    """One server start and the trials that run against it."""
-
-    backend: str
-    trials: tuple[PlannedTrial, ...]
-
-
-def plan_visits(settings: Settings) -> list[Visit]:
-    """All visits in the order they run; the same settings give the same order."""
-    rng = random.Random(settings.seed)
-    visits = []
-    for repeat in range(1, settings.repeats + 1):
-        for backend in rng.sample(settings.backends, len(settings.backends)):
-            order = rng.sample(settings.levels, len(settings.levels))
-            visits.append(Visit(backend, tuple(PlannedTrial(backend, n, repeat) for n in order)))
-    return visits
+IDLE_S = 5.0
 
 
 class SweepListener(Protocol):
@@ -70,6 +39,10 @@ class SweepListener(Protocol):
 
     def stage(self, text: str) -> None:
         """Something that takes a while has begun."""
+        ...
+
+    def warning(self, text: str) -> None:
+        """Something beside the measuring went wrong."""
         ...
 
     def trial_done(self, trial: Trial, done: int, planned: int) -> None: ...
@@ -84,6 +57,7 @@ class Sweep:
     Attributes:
         access: headers and trust for remote servers; only the headers' names are recorded.
         ceiling_rps: what the generator reaches on the null server, ``None`` where unknown.
+        apart: numbers of processes beside the run that are no part of the generator.
     """
 
     settings: Settings
@@ -94,6 +68,7 @@ class Sweep:
     fleet: Fleet
     ceiling_rps: float | None = None
     access: Access = OPEN
+    apart: tuple[int, ...] = ()
     _records: dict[str, BackendRecord] = field(default_factory=dict)
     _finished: set[str] = field(default_factory=set)
 
@@ -104,6 +79,7 @@ class Sweep:
             InfersweepError: the generator failed, or the model cannot be read.
         """
         self.folder.drop_half_written()
+        self._clear_live()
         self._finished = {trial.id for trial in self.folder.read_trials()}
         self._records = self.folder.read_backends()
         self.listener.stage("asking the reference session")
@@ -113,27 +89,46 @@ class Sweep:
             self.model, reference, encoding=settings.encoding, rows=settings.batch_size
         )
         self._foresee()
-        for visit in plan_visits(settings):
-            pending = [trial for trial in visit.trials if trial.id not in self._finished]
-            record = self._records.get(visit.backend)
-            if pending and not (record and record.excluded):
-                self._visit(visit.backend, pending, reference, payloads)
+        with Sampler(self.folder.resources, apart=lambda: self.apart) as sampler:
+            self.listener.stage("measuring the idle machine's power, where that can be read")
+            sampler.measure_idle(IDLE_S)
+            for visit in plan_visits(settings):
+                pending = [trial for trial in visit.trials if trial.id not in self._finished]
+                record = self._records.get(visit.backend)
+                if pending and not (record and record.excluded):
+                    self._visit(visit.backend, pending, reference, payloads, sampler)
+            if sampler.ended is not None:
+                self.listener.warning(f"resources were not sampled to the end: {sampler.ended}")
+
+    def _clear_live(self) -> None:
+        try:
+            self.folder.clear_live()
+        except OSError as error:
+            self.listener.warning(f"what an earlier command published stays: {error}")
 
     def _foresee(self) -> None:
         """Exclude what cannot be launched, before anything starts."""
-        placement = Placement(self.settings.server_cpus, self.usable_cpus)
         for label in self.settings.backends:
             self.listener.stage(f"planning {label}")
             try:
                 plan_launch(
                     label,
                     self.model,
-                    placement,
+                    self._placement,
                     repository=self.folder.repository,
                     work_folder=self.folder.logs,
                 )
             except InfersweepError as error:
                 self._exclude(label, error)
+
+    @property
+    def _placement(self) -> Placement:
+        settings = self.settings
+        return Placement(settings.server_cpus, self.usable_cpus, slo_ms=settings.slo_ms)
+
+    def _announced(self, server: Server) -> AbstractContextManager[None]:
+        labels = {"job": "server", "run": self.folder.path.name, "backend": server.launch.label}
+        return announced(server.launch.metrics_url, labels, self.listener.warning)
 
     @contextmanager
     def _prepared(self, server: Server, payloads: Sequence[Payload]) -> Iterator[Path]:
@@ -150,37 +145,46 @@ class Sweep:
         pending: list[PlannedTrial],
         reference: Reference,
         payloads: Sequence[Payload],
+        sampler: Sampler,
     ) -> None:
         """Run ``pending``; a server that died is started again for what is left."""
-        placement = Placement(self.settings.server_cpus, self.usable_cpus)
         while pending:
             self.listener.stage(f"starting {label}")
             try:
-                with running(
-                    label,
-                    self.model,
-                    placement,
-                    repository=self.folder.repository,
-                    logs=self.folder.logs,
-                    access=self.access,
-                ) as server:
+                with (
+                    running(
+                        label,
+                        self.model,
+                        self._placement,
+                        repository=self.folder.repository,
+                        logs=self.folder.logs,
+                        access=self.access,
+                    ) as server,
+                    self._announced(server),
+                ):
                     if not self._admit(server, reference):
                         return
                     self._reach_workers(server, reference)
-                    with self._prepared(server, payloads) as folder:
-                        self._measure_all(server, pending, folder)
+                    with (
+                        self._prepared(server, payloads) as folder,
+                        _sampled(sampler, server),
+                    ):
+                        self._measure_all(server, pending, folder, sampler)
             except LoadError:
                 raise
             except InfersweepError as error:
                 self._exclude(label, error)
                 return
 
-    def _measure_all(self, server: Server, pending: list[PlannedTrial], folder: Path) -> None:
+    def _measure_all(
+        self, server: Server, pending: list[PlannedTrial], folder: Path, sampler: Sampler
+    ) -> None:
         """Take from ``pending`` what was measured; stop when the server is gone."""
         label, settings = server.launch.label, self.settings
         self.listener.stage(f"{label}, repeat {pending[0].repeat}")
         name = f"{pending[0].id}.generator"
         spec = self._spec(server, pending, folder, self.folder.logs / f"{name}.jsonl")
+        spec = self._with_boards(spec, label)
         for output in generate(spec, self.fleet, self.folder.logs / f"{name}.log"):
             planned = pending.pop(0)
             trial, histograms = trial_of(
@@ -192,6 +196,7 @@ class Sweep:
                 server_ended=server.ended,
                 ceiling_rps=self.ceiling_rps if resolve(label)[0].answers else None,
             )
+            trial = with_resources(trial, sampler)
             self.folder.append_trial(trial, histograms)
             self._finished.add(trial.id)
             self.listener.trial_done(trial, len(self._finished), settings.planned_trials)
@@ -222,7 +227,25 @@ class Sweep:
             output=output,
             until_confident=settings.until_confident,
             limit_s=settings.limit_s,
+            slo_ns=settings.slo_ns,
         )
+
+    def _with_boards(self, spec: TrialSpec, backend: str) -> TrialSpec:
+        """The same with generators that publish, and what whoever reads them must know."""
+        told = LoadLabels(
+            backend=backend,
+            model=spec.model,
+            scenario=spec.scenario,
+            slo_ns=spec.slo_ns,
+            ceiling_rps=self.ceiling_rps,
+        )
+        try:
+            labels = self.folder.live / f"{spec.output.stem}.json"
+            labels.write_text(told.model_dump_json(), encoding="utf-8")
+        except OSError as error:
+            self.listener.warning(f"{backend}'s load is not published: {error}")
+            return spec
+        return spec.model_copy(update={"labels": labels})
 
     def _admit(self, server: Server, reference: Reference) -> bool:
         """Parity, once per backend and run; a backend that fails is not measured."""
@@ -282,61 +305,13 @@ class Sweep:
             self.listener.backend_excluded(record.label, record.excluded)
 
 
-def trial_of(
-    planned: PlannedTrial,
-    output: LevelOutput,
-    settings: Settings,
-    *,
-    client_cpus: int,
-    server_cpus: int,
-    server_ended: str | None,
-    ceiling_rps: float | None,
-) -> tuple[Trial, Histograms]:
-    """What is kept of one measured level, judged."""
-    load = make_load(settings.scenario, planned.level, settings.parameters, settings.duration_s)
-    judgement = judge(
-        output,
-        load,
-        client_cpus=client_cpus,
-        server_ended=server_ended,
-        ceiling_rps=ceiling_rps,
-    )
-    samples = load.users if isinstance(load, ClosedLoop) and load.together else 1
-    lateness = merge([output.lateness])
-    trial = Trial(
-        id=planned.id,
-        backend=planned.backend,
-        scenario=settings.scenario,
-        level=planned.level,
-        repeat=planned.repeat,
-        started=datetime.now().astimezone().isoformat(timespec="seconds"),
-        window_s=output.window_s,
-        warmup_s=output.warmup_s,
-        warmup_requests=output.warmup_requests,
-        warmup_settled=output.settled,
-        planned=output.planned,
-        outcomes=output.outcomes,
-        completed=output.completed,
-        rows_per_request=settings.batch_size * samples,
-        mean_in_flight=output.mean_in_flight,
-        late=judgement.late,
-        lateness_p99_ms=lateness.get_value_at_percentile(99) / 1e6,
-        client_cpu=output.client_cpu_s / (client_cpus * output.window_s),
-        ceiling_rps=ceiling_rps,
-        server_cpu=None
-        if output.server_cpu_s is None
-        else output.server_cpu_s / (server_cpus * output.window_s),
-        server_rss_bytes=output.server_rss_bytes,
-        server_ended=server_ended,
-        clock_error_s=output.clock_error_s,
-        verdict=judgement.verdict,
-        reasons=judgement.reasons,
-        notes=judgement.notes,
-    )
-    return trial, Histograms(
-        trial=planned.id,
-        response_time=output.response_time,
-        service_time=output.service_time,
-        lateness=output.lateness,
-        first_byte=output.first_byte,
-    )
+@contextmanager
+def _sampled(sampler: Sampler, server: Server) -> Iterator[None]:
+    """Samples are of this server while it is loaded."""
+    hidden = server.launch.hidden
+    pid = server.process.pid if server.process and not hidden else None
+    sampler.watch(server.launch.label, pid, hidden or ANOTHER_HOST)
+    try:
+        yield
+    finally:
+        sampler.unwatch()

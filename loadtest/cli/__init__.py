@@ -12,8 +12,10 @@ from loadtest.cli import (
     check,
     compare,
     doctor,
+    export,
     load,
     models,
+    observe,
     report,
     scenarios,
     serve,
@@ -29,7 +31,19 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-for command in (compare, load, serve, check, report, scenarios, calibrate, doctor, setup):
+for command in (
+    compare,
+    load,
+    serve,
+    check,
+    observe,
+    report,
+    export,
+    scenarios,
+    calibrate,
+    doctor,
+    setup,
+):
     app.command(name=command.NAME, epilog=command.EXAMPLES)(command.run)
 app.add_typer(models.app, name="models")
 

@@ -12,10 +12,13 @@ from loadtest.cli.measure import Run, measure
 from loadtest.cli.options import (
     DEFAULT_BACKENDS,
     DEFAULT_REPOSITORY,
+    MetricsPortOption,
     ModelOption,
     RepositoryOption,
+    SloOption,
     parse_backends,
     parse_counts,
+    parse_slo,
     require_positive,
     split_of,
 )
@@ -58,6 +61,8 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="concurrency 1,4 and windows of 2 s")
     ] = False,
+    slo: SloOption = None,
+    metrics_port: MetricsPortOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
 ) -> int:
     """Measure one model on several backends and say which serves most."""
@@ -78,8 +83,10 @@ def run(
         repeats=int(require_positive(repeats, "--repeats")),
         timeout_s=require_positive(timeout, "--timeout"),
         seed=seed,
+        slo_ms=parse_slo(slo),
         server_cpus=split.server,
         client_cpus=split.client,
     )
     fleet = Fleet(cpus=split.client)
-    return measure(Console(), Run(found, settings, fleet, cpu_budget().usable, out))
+    asked = Run(found, settings, fleet, cpu_budget().usable, out, metrics_port=metrics_port)
+    return measure(Console(), asked)

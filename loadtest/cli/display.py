@@ -33,6 +33,9 @@ class LiveDisplay:
     def stage(self, text: str) -> None:
         self._progress.update(self._task, description=escape(text))
 
+    def warning(self, text: str) -> None:
+        self._progress.console.print(f"[yellow]{escape(text)}[/]", highlight=False)
+
     def trial_done(self, trial: Trial, done: int, planned: int) -> None:
         self._progress.update(self._task, completed=done)
         rate = trial.outcomes["ok"] / trial.window_s * trial.rows_per_request

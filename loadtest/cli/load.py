@@ -13,13 +13,16 @@ from rich.console import Console
 from loadtest.cli.measure import Run, measure
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
+    MetricsPortOption,
     ModelOption,
     RepositoryOption,
+    SloOption,
     parse_address,
     parse_headers,
     parse_levels,
     parse_parameters,
     parse_share,
+    parse_slo,
     require_positive,
     split_of,
 )
@@ -97,6 +100,8 @@ def run(
     server_cpus: Annotated[str | None, typer.Option(help="for --backend, such as 0-2")] = None,
     client_cpus: Annotated[str | None, typer.Option(help="such as 3 [default: the last]")] = None,
     out: Annotated[Path | None, typer.Option(help="results folder")] = None,
+    slo: SloOption = None,
+    metrics_port: MetricsPortOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
 ) -> int:
     """Check a server's answers, then load it by a scenario; the report is as that of compare."""
@@ -122,6 +127,7 @@ def run(
         timeout_s=require_positive(timeout, "--timeout"),
         batch_size=batch,
         seed=seed,
+        slo_ms=parse_slo(slo),
         driver=_driver(driver, scenario),
         engine=engine_for(url or f"{_scheme(spoken)}://localhost", engine),
         encoding=_encoding(spoken),
@@ -137,7 +143,10 @@ def run(
     _require_possible(settings)
     if url is not None:
         check_server(url, found, access)
-    return measure(Console(), Run(found, settings, fleet, cpu_budget().usable, out, access))
+    usable = cpu_budget().usable
+    return measure(
+        Console(), Run(found, settings, fleet, usable, out, access, metrics_port=metrics_port)
+    )
 
 
 def _fleet(

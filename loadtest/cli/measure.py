@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from loadtest.cli.options import interrupt_on_sigterm
 from loadtest.engine.build import build
 from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
+from loadtest.observing.publishing import Publishing, published
 from loadtest.report import write_report
 from loadtest.report.terminal import summary_table
 from loadtest.results import Settings, Summary
@@ -40,6 +42,7 @@ class Run:
     usable_cpus: int
     out: Path | None
     access: Access = OPEN
+    metrics_port: int | None = None
 
 
 def measure(console: Console, run: Run) -> int:
@@ -64,22 +67,22 @@ def _measure(console: Console, run: Run) -> int:
     os.sched_setaffinity(0, settings.client_cpus)
     ceiling_rps, told = ceiling_for(run.model, settings, run.fleet, run.usable_cpus)
     console.print(told, highlight=False)
+    done = len(folder.read_trials())
     interrupted = False
-    with LiveDisplay(console, settings, done=len(folder.read_trials())) as display:
-        sweep = Sweep(
-            settings,
-            run.model,
-            run.usable_cpus,
-            folder,
-            display,
-            run.fleet,
-            ceiling_rps=ceiling_rps,
-            access=run.access,
-        )
-        try:
-            sweep.run()
-        except KeyboardInterrupt:
-            interrupted = True
+    try:
+        with LiveDisplay(console, settings, done=done) as display, _published(folder, run, display):
+            Sweep(
+                settings,
+                run.model,
+                run.usable_cpus,
+                folder,
+                display,
+                run.fleet,
+                ceiling_rps=ceiling_rps,
+                access=run.access,
+            ).run()
+    except KeyboardInterrupt:
+        interrupted = True
     summary = write_summary(folder)
     page = write_report(folder)
     console.print(summary_table(summary))
@@ -91,6 +94,13 @@ def _measure(console: Console, run: Run) -> int:
         return INTERRUPTED_EXIT_CODE
     _require_a_valid_point(summary, page)
     return 0
+
+
+def _published(
+    folder: ResultsFolder, run: Run, display: LiveDisplay
+) -> AbstractContextManager[str | None]:
+    cpus = run.settings.client_cpus
+    return published(folder, Publishing(cpus, run.metrics_port, display.stage, display.warning))
 
 
 def _require_a_valid_point(summary: Summary, page: Path) -> None:

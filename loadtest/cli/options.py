@@ -21,6 +21,13 @@ ModelOption = Annotated[str, typer.Option("--model", "-m", help="name in the mod
 RepositoryOption = Annotated[
     Path, typer.Option("--repository", help="model repository in Triton's layout")
 ]
+SloOption = Annotated[
+    str | None, typer.Option("--slo", help="response time objective, such as 50ms")
+]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(help="port where the run is published to Prometheus [default: a free one]"),
+]
 DEFAULT_REPOSITORY = DEFAULT_ROOT
 DEFAULT_BACKENDS = "triton,onnxruntime,fastapi"
 
@@ -123,6 +130,28 @@ def parse_share(text: str | None, option: str) -> float | None:
     if not 0 < share < 1:
         raise UsageError(f"{option} is {text!r}", hint="Write for example 5%.")
     return share
+
+
+_UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+def parse_slo(text: str | None) -> float | None:
+    """``50ms``, ``0.2s`` or ``800us`` in milliseconds.
+
+    Raises:
+        UsageError: it is no time above 0 with a unit.
+    """
+    if text is None:
+        return None
+    number = text.strip().rstrip("mus")
+    unit = text.strip().removeprefix(number)
+    try:
+        found = float(number) * _UNITS_MS[unit]
+    except (ValueError, KeyError):
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise UsageError(f"--slo {text!r} is no time", hint="Write for example 50ms or 0.2s.")
+    return found
 
 
 def parse_address(text: str, default_port: int) -> tuple[str, int]:

@@ -14,8 +14,11 @@ from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
     ModelOption,
     RepositoryOption,
+    SloOption,
     interrupt_on_sigterm,
+    parse_slo,
 )
+from loadtest.targets import announced
 from serving.deployment import Placement, fetch_needed, running
 from serving.errors import ServerError, UsageError
 from serving.host import cpu_budget, parse_cpus
@@ -41,6 +44,7 @@ def run(
         int | None, typer.Option(help="instances or workers [default: one per CPU]", min=1)
     ] = None,
     threads: Annotated[int, typer.Option(help="intra-op threads of each", min=1)] = 1,
+    slo: SloOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
 ) -> int:
     """Serve one model on one backend until Ctrl-C."""
@@ -58,16 +62,22 @@ def run(
         intra_op_threads=threads,
         host=host,
         port=require_free_port(port, host),
+        slo_ms=parse_slo(slo),
     )
     with interrupt_on_sigterm(), tempfile.TemporaryDirectory(prefix="infersweep-") as folder:
         work = Path(folder)
-        with running(
-            backend, found, placement, repository=work / "model_repository", logs=work
-        ) as server:
+        with (
+            running(
+                backend, found, placement, repository=work / "model_repository", logs=work
+            ) as server,
+            announced(server.launch.metrics_url, _labels(backend), console.print),
+        ):
             for name, fact in server.launch.facts.items():
                 console.print(f"{name}: {fact}", highlight=False, markup=False)
             for warning in server.launch.warnings:
                 console.print(f"warning: {warning}", style="yellow", markup=False)
+            if server.launch.metrics_url:
+                console.print(f"metrics: {server.launch.metrics_url}", markup=False)
             console.print(
                 f"{backend} serves {model} at {server.url}; Ctrl-C stops it", markup=False
             )
@@ -75,3 +85,7 @@ def run(
                 time.sleep(_POLL_S)
             log = server.process.log_tail() if server.process else ""
             raise ServerError(f"{backend} {server.ended}", hint=f"Its log ends with:\n{log}")
+
+
+def _labels(backend: str) -> dict[str, str]:
+    return {"job": "server", "run": "serve", "backend": backend}

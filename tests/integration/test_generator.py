@@ -20,8 +20,8 @@ from loadtest.payload import write_payloads
 from loadtest.prepare import payloads_from
 from loadtest.results import Quantile, Settings, Trial
 from loadtest.runner import Fleet, generate
-from loadtest.sweep import PlannedTrial, trial_of
 from loadtest.trial import LevelOutput, TrialSpec
+from loadtest.trials import PlannedTrial, trial_of
 from serving.errors import LoadError
 from serving.models.repository import Model
 from serving.parity import reference_for

@@ -29,6 +29,10 @@ class Listener:
     on_stage: dict[str, object] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
 
     def stage(self, text: str) -> None:
         for word, action in list(self.on_stage.items()):

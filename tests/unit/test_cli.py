@@ -113,7 +113,7 @@ def test_every_command_has_help_with_an_example() -> None:
     epilogs = [
         command.epilog for command in (*app.registered_commands, *models.app.registered_commands)
     ]
-    assert len(epilogs) == len(set(epilogs)) == 15
+    assert len(epilogs) == len(set(epilogs)) == 17
     assert all(epilog and "`infersweep " in epilog for epilog in epilogs)
 
 

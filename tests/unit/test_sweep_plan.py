@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtest.sweep import plan_visits
+from loadtest.trials import plan_visits
 from tests.sample_trials import settings
 
 
