@@ -12,6 +12,8 @@ from hdrh.histogram import HdrHistogram
 from loadtest.confidence import Bounded, Samples
 from loadtest.histogram import merge
 from loadtest.results import (
+    GIVEN_UP,
+    IN_PERCENTILES,
     BackendRecord,
     BackendSummary,
     Histograms,
@@ -38,7 +40,6 @@ QUANTILES = {
     "p99_9": 0.999,
     "p99_99": 0.9999,
 }
-_GIVEN_UP = ("timeout", "unfinished")
 _FAULTS = ("wrong_answer", "client_fault_4xx", "server_fault_5xx", "connection_error")
 _NS_PER_MS = 1e6
 
@@ -54,8 +55,8 @@ def samples_of(windows: Sequence[Window], not_sent: int = 0) -> Samples:
 
     ``not_sent`` requests would have waited, nobody knows how long: they stand at the far end.
     """
-    answered, given_up = _merged(windows, ["ok"]), _merged(windows, _GIVEN_UP)
-    each = [_merged([window], ["ok", *_GIVEN_UP]) for window in windows]
+    answered, given_up = _merged(windows, ["ok"]), _merged(windows, GIVEN_UP)
+    each = [_merged([window], IN_PERCENTILES) for window in windows]
     return Samples(answered, given_up, each, not_sent)
 
 
@@ -122,10 +123,17 @@ def point_of(trials: Sequence[Trial], read: HistogramReader) -> Point:
         client_cpu=_median(trial.client_cpu for trial in shown),
         server_cpu=_median(trial.server_cpu for trial in shown),
         server_rss_bytes=_largest(trial.server_rss_bytes for trial in shown),
+        resources=_middle_trial(shown).resources,
         verdict=verdict,
         reasons=told if verdict == "INVALID" else (),
         notes=notes if verdict == "INVALID" else (*notes, *told),
     )
+
+
+def _middle_trial(trials: Sequence[Trial]) -> Trial:
+    """What one window used belongs together, so it is one window's, and no mixture."""
+    by_rate = sorted(trials, key=lambda trial: trial.outcomes["ok"] / trial.window_s)
+    return by_rate[(len(by_rate) - 1) // 2]
 
 
 def _median(values: Iterable[float | None]) -> float | None:

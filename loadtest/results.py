@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,7 +24,12 @@ OUTCOMES = (
 """Every request that was due ends in exactly one of these. ``not_sent``: every connection that the
 generator may open was busy; the counts of the others add up to the number sent."""
 
+GIVEN_UP = ("timeout", "unfinished")
+IN_PERCENTILES = ("ok", *GIVEN_UP)
+"""What percentiles are made of: what was given up enters as at least its time limit."""
+
 Verdict = Literal["VALID", "INVALID"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Record(BaseModel):

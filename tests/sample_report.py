@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from loadtest.analysis import rank
+from loadtest.resources.record import (
+    Energy,
+    Gauge,
+    GpuUse,
+    InterfaceUse,
+    RailUse,
+    ResourceUse,
+    RoleUse,
+)
 from loadtest.results import (
     BackendSummary,
     Machine,
@@ -19,6 +28,8 @@ from loadtest.results import (
 CONCURRENCY = (1, 2, 4, 8)
 HOSTILE = "<script>alert('facts')</script>"
 EXCLUDED = "its answers differ from the reference: row 3 by 0.21 & more"
+UNMEASURABLE = "no <power> sensor & no counter"
+THROTTLED = "thermal slowdown"
 REASONS = ("client-bound: the generator used 97% of its CPU (2 of 3 repeats)",)
 
 _RATES = {
@@ -98,9 +109,57 @@ def _point(label: str, concurrency: int, spread: float) -> Point:
         client_cpu=None if empty else 0.08 if not invalid else 0.97,
         server_cpu=None if empty else 0.93,
         server_rss_bytes=None if empty else 412_000_000,
+        resources=_use(label, rate),
         verdict="INVALID" if invalid else "VALID",
         reasons=("9 wrong answers (3 of 3 repeats)",) if empty else REASONS if invalid else (),
         notes=("1 request was slow to connect",) if few else (),
+    )
+
+
+def _use(label: str, rate: float) -> ResourceUse | None:
+    """Triton's with power and a GPU, ONNX Runtime's without; of FastAPI nothing was sampled."""
+    if label == "fastapi":
+        return None
+    role = RoleUse(
+        cpu_cores=0.97,
+        rss_peak_bytes=412_000_000,
+        pss_peak_bytes=301_000_000,
+        voluntary_switches_per_s=21_000.0,
+        involuntary_switches_per_s=310.0,
+        processes_peak=2,
+        threads_peak=19,
+    )
+    own: dict[str, object] = {"unmeasurable": {"rails": UNMEASURABLE}}
+    if label == "triton":
+        gauge = Gauge(mean=0.4, lowest=0.1, highest=0.9)
+        gpu = GpuUse(
+            utilisation=gauge,
+            engine_active=None,
+            sm_active=None,
+            memory_bytes=Gauge(mean=1e9, lowest=9e8, highest=2e9),
+            sm_clock_hz=Gauge(mean=1.5e9, lowest=1.2e9, highest=1.8e9),
+            memory_clock_hz=None,
+            temperature_celsius=None,
+            throttled=(THROTTLED,),
+        )
+        own = {
+            "gpus": {"gpu0": gpu},
+            "rails": {"package-0": RailUse(watts=18.0, joules=72.0)},
+            "energy": Energy(
+                rails=("package-0",),
+                missing={},
+                joules=72.0,
+                joules_per_inference=18.0 / rate,
+                idle_watts=6.0,
+                net_joules_per_inference=12.0 / rate,
+            ),
+        }
+    return ResourceUse(
+        window_s=4.0,
+        samples=4,
+        roles={"server": role, "generator": role},
+        network={"lo": InterfaceUse(receive_bytes_per_s=9e7, transmit_bytes_per_s=9e7)},
+        **own,
     )
 
 

@@ -30,7 +30,7 @@ from loadtest.folder import ResultsFolder
 from loadtest.live import Board, Counts, LoadLabels, boards_beside
 from loadtest.resources.families import families
 from loadtest.resources.log import last_sample
-from loadtest.results import OUTCOMES, Trial
+from loadtest.results import IN_PERCENTILES, OUTCOMES, VERDICTS, Trial
 from serving.errors import InfersweepError, MachineError
 from serving.exposition import cumulated, family_of
 from serving.metrics import Metric
@@ -130,22 +130,26 @@ def _load_families(run: str, loads: list[_Load]) -> Iterator[Family]:
 
 
 def _add_by_outcome(family: Any, load: _Load, field: str, labels: list[str]) -> None:
-    """Right answers always, so that their rate is known from the first one; others as they come."""
+    """What percentiles are made of always, so that its rate is known from the first; others as they
+    come.
+    """
     counts, sums_ns = load.total(field), load.total(f"{field}_ns")
     for index, outcome in enumerate(OUTCOMES):
-        if outcome == "ok" or counts[index].any():
+        if outcome in IN_PERCENTILES or counts[index].any():
             buckets = cumulated(load.bounds_s, counts[index].tolist())
             family.add_metric([*labels, outcome], buckets, int(sums_ns[index]) / 1e9)
 
 
 def _trials(run: str, folder: ResultsFolder) -> Family:
     model = folder.read_manifest().settings.model
-    counts = Counter(
-        (run, trial.backend, model, trial.scenario, trial.verdict) for trial in _readable(folder)
-    )
+    counts: Counter[tuple[str, ...]] = Counter()
+    for trial in _readable(folder):
+        for verdict in VERDICTS:
+            labels = (run, trial.backend, model, trial.scenario, verdict)
+            counts[labels] += verdict == trial.verdict
     family: CounterMetricFamily = family_of(metrics.TRIALS)
-    for labels, count in counts.items():
-        family.add_metric(labels, count)
+    for key, count in counts.items():
+        family.add_metric(key, count)
     return family
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-from loadtest.observing.prometheus import GRAFANA_FOLDER
 from serving.process import RunningProcess, require_free_port, wait_until
 
+GRAFANA_FOLDER = Path(__file__).resolve().parents[2] / "grafana"
 IMAGE = "grafana/grafana:11.3.0"
 _READY_WITHIN_S = 120.0
 

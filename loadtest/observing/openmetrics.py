@@ -48,14 +48,13 @@ from loadtest.observing.finished import (
 )
 from loadtest.resources.families import families as rows_of
 from loadtest.resources.log import read_samples
-from loadtest.results import OUTCOMES, Histograms, Window
+from loadtest.results import IN_PERCENTILES, OUTCOMES, VERDICTS, Histograms, Window
 from serving.metrics.table import Metric
 
 Counts = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 """Is told how many parts of how many are done."""
 
-_VERDICTS = ("VALID", "INVALID")
 _WITH_DURATION = tuple(outcome for outcome in OUTCOMES if outcome != "not_sent")
 
 
@@ -195,9 +194,11 @@ def _slo(target: Target) -> Iterator[_Series]:
 
 
 def _durations(of: Callable[[Histograms], Sequence[Window]], target: Target) -> Iterator[_Series]:
-    """Of right answers, and of the other outcomes that this backend had."""
+    """Of what percentiles are made of, and of the other outcomes that this backend had."""
     for outcome in _WITH_DURATION:
-        if outcome == "ok" or any(window.trial.outcomes[outcome] for window in target.windows):
+        if outcome in IN_PERCENTILES or any(
+            window.trial.outcomes[outcome] for window in target.windows
+        ):
             labels = {**target.labels, "outcome": outcome}
             seconds = partial(_of_outcome, of, outcome)
             yield _Distribution(labels, target.bounds_ns, seconds)
@@ -233,7 +234,7 @@ def _ceiling(target: Target) -> Iterator[_Series]:
 
 
 def _trials(target: Target) -> Iterator[_Series]:
-    for verdict in _VERDICTS:
+    for verdict in VERDICTS:
         yield _Counter({**target.labels, "verdict": verdict}, partial(_judged, verdict))
 
 

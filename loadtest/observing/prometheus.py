@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,8 @@ from serving.errors import MachineError, ServerError
 from serving.process import RunningProcess, require_free_port, wait_until
 
 IMAGE = "prom/prometheus:v2.55.1"
-GRAFANA_FOLDER = Path(__file__).resolve().parents[2] / "grafana"
 RETENTION = "100y"
-"""Old runs are loaded with their own times, which Prometheus would otherwise delete at once."""
+"""Old runs have their own times, and Prometheus would delete what lies far behind its newest."""
 _READY_WITHIN_S = 30.0
 _STOP_GRACE_S = 10.0
 
@@ -30,10 +29,12 @@ class Watching:
 
     Attributes:
         data: folder of the time series; kept, so that a later command goes on with it.
+        rules: files of rules by name (``loadtest.observing.configuration.RULE_FILES``).
         scrape_interval_s: how often every target is asked; 1 or more.
     """
 
     data: Path
+    rules: Mapping[str, str]
     port: int = 9090
     scrape_interval_s: float = 1.0
 
@@ -62,12 +63,14 @@ def watched(how: Watching) -> Iterator[RunningProcess]:
     folder = how.data.absolute()
     targets = targets_folder().absolute()
     try:
-        for made in (folder / "tsdb", targets):
+        for made in (folder / "tsdb", folder / "rules", targets):
             made.mkdir(parents=True, exist_ok=True)
         drop_stale()
+        for name, text in how.rules.items():
+            (folder / "rules" / name).write_text(text, encoding="utf-8")
         config = folder / "prometheus.yml"
         config.write_text(
-            render(how.scrape_interval_s, targets, GRAFANA_FOLDER / "rules"), encoding="utf-8"
+            render(how.scrape_interval_s, targets, folder / "rules"), encoding="utf-8"
         )
     except OSError as error:
         raise MachineError(
@@ -113,7 +116,6 @@ def _command(how: Watching, config: Path, targets: Path) -> Sequence[str]:
             "finished run can be loaded later with `infersweep observe RESULTS`.",
         )
     mounts = [f"{config.parent}:{config.parent}", f"{targets}:{targets}:ro"]
-    mounts += [f"{GRAFANA_FOLDER}:{GRAFANA_FOLDER}:ro"]
     return (
         *("docker", "run", "--rm", "--network=host", f"--user={os.getuid()}:{os.getgid()}"),
         *(f"--volume={mount}" for mount in mounts),

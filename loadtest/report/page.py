@@ -13,9 +13,9 @@ from plotly.offline import get_plotlyjs
 
 from loadtest.confidence import sample_floor
 from loadtest.report import figures, numbers
-from loadtest.results import Ranking, Summary
-
-CLOSED = ("closed", "single-stream", "multi-stream", "offline")
+from loadtest.report.resources import GPU_COLUMNS, section_of
+from loadtest.results import Ranking, Settings, Summary
+from loadtest.scenarios import ClosedLoop, make_load
 
 
 class Figure(NamedTuple):
@@ -41,8 +41,10 @@ def render(summary: Summary) -> str:
         settings=summary.manifest.settings,
         answer=answer_of(summary.ranking),
         levels=", ".join(f"{level:g}" for level in summary.manifest.settings.levels),
-        closed=summary.manifest.settings.scenario in CLOSED,
+        closed=_is_closed(summary.manifest.settings),
         styles=figures.styles(summary),
+        resources=section_of(summary),
+        gpu_columns=GPU_COLUMNS,
         figures=_figures(summary) if _has_points(summary) else (),
         percentiles=[field for field, _ in numbers.PERCENTILES],
         floors=[
@@ -68,6 +70,13 @@ def answer_of(ranking: Ranking) -> Answer:
     first, second = ranking.rows[:2]
     overlap = first.inferences_per_s_range[0] <= second.inferences_per_s_range[1]
     return Answer("open", "Tie") if overlap else Answer("open", "Undecided")
+
+
+def _is_closed(settings: Settings) -> bool:
+    load = make_load(
+        settings.scenario, settings.levels[0], settings.parameters, settings.duration_s
+    )
+    return isinstance(load, ClosedLoop)
 
 
 @cache

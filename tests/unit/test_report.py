@@ -124,6 +124,27 @@ def test_what_a_reader_needs_to_repeat_it_is_there(page: str) -> None:
     assert "shared memory is small" in page
 
 
+def test_what_it_used_is_told_and_what_could_not_be_measured_with_why(page: str) -> None:
+    section = page[page.index('<section id="resources"') : page.index('<section id="backends"')]
+    points = {b.label: b.points for b in made.summary().backends}
+    for point in points["triton"]:
+        assert point.resources is not None
+        energy = point.resources.energy
+        assert energy is not None
+        assert f"{energy.joules_per_inference:.3g} J" in section
+        assert f"{energy.net_joules_per_inference:.3g} J" in section
+    assert "21,000 / 310" in section
+    assert "412 MB" in section
+    assert made.THROTTLED in section
+    assert "no &lt;power&gt; sensor &amp; no counter" in section
+    assert "fastapi" not in section
+    assert "1,200 to 1,800 MHz" in section
+
+
+def test_results_without_samples_have_no_section_on_resources() -> None:
+    assert 'id="resources"' not in render(with_points(made.summary(), resources=None))
+
+
 def test_an_incomplete_run_says_so() -> None:
     assert "This run is incomplete" not in render(made.summary())
     page = render(made.summary(complete=False))
