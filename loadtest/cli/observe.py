@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from loadtest.cli.options import interrupt_on_sigterm, require_positive
+from loadtest.dashboards.rules import rules_for
 from loadtest.observing.blocks import load_runs
 from loadtest.observing.grafana import grafana
 from loadtest.observing.prometheus import Watching, has_docker, require_alive, watched
@@ -46,7 +47,7 @@ def run(
         )
     # Apart from what was watched live: a run that lies there twice would be counted twice.
     own = cache_folder() / ("prometheus-finished-runs" if runs else "prometheus")
-    how = Watching(data or own, port, scrape_interval)
+    how = Watching(data or own, rules_for(scrape_interval), port, scrape_interval)
     if runs:
         loaded = load_runs(runs, how.data / "tsdb", console.print)
         first, last = map(datetime.fromtimestamp, (loaded.start_unix_s, loaded.end_unix_s))

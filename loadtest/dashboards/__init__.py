@@ -1,0 +1,1 @@
+"""Dashboards, rules and their documentation, all made from the table of metrics."""
