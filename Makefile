@@ -4,7 +4,7 @@ MODEL ?= image_classifier
 BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
-.PHONY: compare test check setup format bench bench-load bench-models bench-serving gpu-check clean
+.PHONY: compare test check setup format bench bench-load bench-models bench-observe bench-serving gpu-check observe-demo clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
@@ -24,7 +24,7 @@ format: .venv/.ready
 
 setup: .venv/.ready
 
-bench: bench-models bench-load bench-serving
+bench: bench-models bench-load bench-observe bench-serving
 
 # ARGS="--quick" takes one short turn; PERF_ANALYZER names the command of perf_analyzer, where there is one.
 bench-load: .venv/.ready
@@ -35,6 +35,14 @@ bench-models: .venv/.ready
 	$(RUN)/python -m benchmarks.models
 	$(RUN)/python -m benchmarks.variants
 	$(RUN)/python -m benchmarks.adding
+
+# Needs wrk and prometheus on PATH.
+bench-observe: .venv/.ready
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/python -m benchmarks.observing $(ARGS)
+
+# A short sweep under Prometheus; pictures of the dashboards lie in results/observe-demo afterwards.
+observe-demo: .venv/.ready
+	@$(RUN)/python -m benchmarks.observe_demo $(ARGS)
 
 # Public servers are installed once, each into an environment of its own in the cache folder.
 bench-serving: .venv/.ready

@@ -31,9 +31,6 @@ from serving.protocol import HEADER_LENGTH
 _GRACE_S = 60
 _STOCK = Path(__file__).with_name("stock_locustfile.py")
 
-# A stall of this length does not yet leave an open loop without a free user or thread.
-_LONGEST_REPLY_S = 1.0
-_HEY_WORKERS = 50
 _PERF_ANALYZER_WINDOWS = 3
 
 _WRK_SCRIPT = """\
@@ -97,7 +94,6 @@ class Unavailable(Exception):  # noqa: N818
 
 
 Peer = Callable[[Target, int, float, int], PeerResult]
-RatePeer = Callable[[Target, float, float, int], PeerResult]
 
 
 def wrk(target: Target, connections: int, seconds: float, cpu: int) -> PeerResult:
@@ -161,51 +157,6 @@ PEERS: dict[str, Peer] = {
     "locust FastHttpUser": locust_fast_http_user,
     "perf_analyzer": perf_analyzer,
 }
-
-
-def k6_at_rate(target: Target, rate_rps: float, seconds: float, cpu: int) -> PeerResult:
-    """An open loop. ``errors`` count the requests that k6 dropped as well."""
-    users = math.ceil(rate_rps * _LONGEST_REPLY_S)
-    scenario = {
-        "executor": "constant-arrival-rate",
-        # k6 takes whole numbers only, hence the long unit.
-        "rate": round(rate_rps * 100),
-        "timeUnit": "100s",
-        "duration": f"{math.ceil(seconds)}s",
-        "preAllocatedVUs": users,
-        "maxVUs": users,
-    }
-    return _k6(target, scenario, seconds, cpu)
-
-
-def hey_at_rate(target: Target, rate_rps: float, seconds: float, cpu: int) -> PeerResult:
-    """Not an open loop: ``-q`` is per worker, and one that waits for a reply skips its turns.
-
-    All workers tick together, so requests come in bursts of as many.
-    """
-    pace = ["-c", str(_HEY_WORKERS), "-q", str(rate_rps / _HEY_WORKERS)]
-    return _hey(target, pace, seconds, cpu)
-
-
-def perf_analyzer_at_rate(target: Target, rate_rps: float, seconds: float, cpu: int) -> PeerResult:
-    """An open loop as long as a thread is free. Asynchronous calls need replies that echo an id."""
-    threads = math.ceil(rate_rps * _LONGEST_REPLY_S)
-    pace = ["--request-rate-range", str(rate_rps), "--sync", "--max-threads", str(threads)]
-    return _perf_analyzer(target, pace, seconds, cpu)
-
-
-RATE_PEERS: dict[str, RatePeer] = {
-    "k6": k6_at_rate,
-    "hey": hey_at_rate,
-    "perf_analyzer": perf_analyzer_at_rate,
-}
-
-
-def at_rate(
-    target: Target, rate_rps: float, seconds: float, cpu: int, tool: str = "k6"
-) -> PeerResult:
-    """Requests at a given rate, whatever the server does. ``wrk`` and stock Locust cannot."""
-    return RATE_PEERS[tool](target, rate_rps, seconds, cpu)
 
 
 def _hey(target: Target, pace: Sequence[str], seconds: float, cpu: int) -> PeerResult:

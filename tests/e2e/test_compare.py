@@ -59,23 +59,6 @@ def until_measured(out: Path, trials: int) -> None:
     pytest.fail("nothing was measured in time")
 
 
-def test_three_backends_end_with_an_answer_and_a_page(tiny: Model, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    backends = ("--backends", "triton,onnxruntime,fastapi", "--repeats", "1")
-    status, said, errors = finish(start(tiny, out, *backends))
-    assert status == status_of(out)
-    assert "Traceback" not in errors
-    found = summary(out)
-    assert found["complete"]
-    assert {b["label"] for b in found["backends"]} == {"triton", "onnxruntime", "fastapi"}
-    for backend in found["backends"]:
-        assert backend["parity"]["passed"]
-        for point in backend["points"]:
-            assert point["outcomes"]["ok"] == sum(point["outcomes"].values())
-    assert "Report:" in said
-    assert (out / "report.html").stat().st_size < 6_000_000
-
-
 def test_ctrl_c_stops_the_servers_keeps_what_was_measured_and_resumes(
     tiny: Model, tmp_path: Path
 ) -> None:
