@@ -106,7 +106,7 @@ def _scrapes() -> tuple[Panel, ...]:
             "s",
             Target(
                 f"max by (job, backend, instance) (scrape_duration_seconds{which})",
-                "{{job}} {{backend}} {{instance}}",
+                "{{job}} {{instance}} {{backend}}",
             ),
         ),
         states(
@@ -114,7 +114,7 @@ def _scrapes() -> tuple[Panel, ...]:
             "Whether a target answered its last scrape.",
             "none",
             Target(
-                f"max by (job, backend, instance) (up{which})", "{{job}} {{backend}} {{instance}}"
+                f"max by (job, backend, instance) (up{which})", "{{job}} {{instance}} {{backend}}"
             ),
             mappings=named((0, "down", "red"), (1, "up", "green")),
         ),

@@ -139,8 +139,10 @@ def stable_id(title: str) -> int:
 _TOOLTIP = {"mode": "multi", "sort": "desc"}
 
 
-def _legend(*calcs: str) -> Json:
-    return {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": [*calcs]}
+def _legend(*calcs: str, many: bool) -> Json:
+    """A table, or a list where a table of ``many`` series would have to be scrolled."""
+    shape = {"displayMode": "list", "calcs": []} if many else {"displayMode": "table"}
+    return {"placement": "bottom", "showLegend": True, "calcs": [*calcs], **shape}
 
 
 def lines(
@@ -151,9 +153,10 @@ def lines(
     log: bool = False,
     stacked: bool = False,
     limit: float | None = None,
+    many: bool | None = None,
     **more: Any,
 ) -> Panel:
-    """Values over time; ``limit`` draws a dashed line."""
+    """Values over time; ``limit`` draws a dashed line, ``many`` makes room for many series."""
     custom: Json = {
         "drawStyle": "line",
         "lineWidth": 1,
@@ -166,7 +169,8 @@ def lines(
     if limit is not None:
         custom["thresholdsStyle"] = {"mode": "dashed"}
         more["thresholds"] = ((None, "green"), (limit, "red"))
-    options = {"legend": _legend("lastNotNull", "max"), "tooltip": _TOOLTIP}
+    legend = _legend("lastNotNull", "max", many=len(targets) > 1 if many is None else many)
+    options = {"legend": legend, "tooltip": _TOOLTIP}
     least = None if log else 0.0
     return Panel(
         "timeseries", title, description, unit, targets, options, custom, least=least, **more

@@ -83,6 +83,7 @@ def _work() -> tuple[Panel, ...]:
             "nor those that did not fit the model.",
             "reqps",
             Target(_of("requests:rate"), f"{{{{outcome}}}} {_VERSION}"),
+            many=True,
         ),
         lines(
             "Within the objective",
@@ -151,7 +152,7 @@ def _now() -> tuple[Panel, ...]:
             "Restarts",
             "Processes that ended on their own and were started again in the time range; "
             f"{_NOT_TRITON}.",
-            "suffix: processes",
+            "none",
             Target(increase(table.RESTARTS, "backend"), "{{backend}}"),
             absent=_NOT_TRITON,
             height=8,

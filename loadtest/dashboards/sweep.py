@@ -181,6 +181,7 @@ def _load() -> tuple[Panel, ...]:
             "reqps",
             Target(rate(REQUESTS, "backend", "outcome", where=_FAILED), "{{outcome}} {{backend}}"),
             stacked=True,
+            many=True,
         ),
         lines(
             "Level",
