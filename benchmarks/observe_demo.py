@@ -43,6 +43,11 @@ class Seen:
     end_s: float
 
     @property
+    def chosen(self) -> dict[str, str]:
+        """Variables of the dashboards."""
+        return {"run": self.run.path.name}
+
+    @property
     def span(self) -> Span:
         return Span(self.start_s, self.end_s, SCRAPE_INTERVAL_S, SCRAPE_INTERVAL_S)
 
@@ -82,14 +87,20 @@ def sweep_under(
 def answers(prometheus: str, seen: Seen, name: str) -> list[Answer]:
     """What every query of a dashboard brings."""
     told = json.loads(dashboard(name).read_text(encoding="utf-8"))
-    chosen = {"run": seen.run.path.name, "model": seen.run.read_manifest().settings.model}
-    return list(ask(Prometheus(prometheus), told, seen.span, chosen))
+    return list(ask(Prometheus(prometheus), told, seen.span, seen.chosen))
 
 
 def draw(prometheus: str, seen: Seen, name: str, out: Path) -> Drawn:
     """Its picture, over the time of the sweep."""
-    chosen = {"run": seen.run.path.name, "model": seen.run.read_manifest().settings.model}
-    return render(dashboard(name), prometheus, seen.start_s, seen.end_s, chosen, out)
+    return render(
+        dashboard(name),
+        prometheus,
+        seen.start_s,
+        seen.end_s,
+        seen.chosen,
+        out,
+        scrape_interval_s=SCRAPE_INTERVAL_S,
+    )
 
 
 def main() -> int:

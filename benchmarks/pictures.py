@@ -22,6 +22,7 @@ import yaml
 
 from benchmarks.picture_page import served
 from loadtest.observing.ask import Prometheus
+from loadtest.observing.configuration import duration
 from serving.errors import InfersweepError, MachineError, ServerError, UsageError
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def render(
     out: Path,
     *,
     width: int = 1600,
+    scrape_interval_s: float | None = None,
 ) -> Drawn:
     """Draw ``dashboard`` over a time range into the PNG ``out``, ``width`` pixels wide.
 
@@ -119,6 +121,7 @@ def render(
         start_s: Unix time, as ``end_s``.
         end_s: Unix time.
         variables: values by the name of a variable, instead of the dashboard's own.
+        scrape_interval_s: of that Prometheus, instead of the one in ``grafana/provisioning``.
         out: written over.
         width: of the browser's window; the height is the dashboard's.
 
@@ -133,7 +136,7 @@ def render(
         "start": start_s,
         "end": end_s,
         "variables": {name: _plain(value) for name, value in variables.items()},
-        "source": _source(),
+        "source": _source(scrape_interval_s),
     }
     _require_ready(prometheus)
     with _browser() as browser, served(settings, prometheus) as url:
@@ -245,10 +248,11 @@ def _rows(dashboard: Mapping[str, Any]) -> int:
     return max((place["y"] + place["h"] for place in ends), default=0)
 
 
-def _source() -> dict[str, str]:
+def _source(scrape_interval_s: float | None) -> dict[str, str]:
     """The data source as it is provisioned for a Grafana server."""
     (source,) = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))["datasources"]
-    interval = source["jsonData"]["timeInterval"]
+    provisioned = source["jsonData"]["timeInterval"]
+    interval = duration(scrape_interval_s) if scrape_interval_s else provisioned
     return {"uid": source["uid"], "name": source["name"], "scrapeInterval": interval}
 
 

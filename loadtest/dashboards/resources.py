@@ -41,6 +41,7 @@ def _processes() -> tuple[Panel, ...]:
             "suffix: CPUs",
             Target(rate(PROCESS_CPU, *_OF_ROLE), _ROLE),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "CPU by core",
@@ -48,6 +49,7 @@ def _processes() -> tuple[Panel, ...]:
             "percentunit",
             Target(rate(CORE_BUSY, "core"), "CPU {{core}}"),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "Resident memory",
@@ -55,6 +57,7 @@ def _processes() -> tuple[Panel, ...]:
             "bytes",
             Target(total(PROCESS_RSS, *_OF_ROLE), _ROLE),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "Proportional memory",
@@ -62,6 +65,7 @@ def _processes() -> tuple[Panel, ...]:
             "bytes",
             Target(total(PROCESS_PSS, *_OF_ROLE), _ROLE),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "Context switches",
@@ -69,6 +73,7 @@ def _processes() -> tuple[Panel, ...]:
             "cps",
             Target(rate(PROCESS_SWITCHES, *_OF_ROLE, "kind"), f"{{{{kind}}}} {_ROLE}"),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "Network",
@@ -76,6 +81,7 @@ def _processes() -> tuple[Panel, ...]:
             "Bps",
             Target(rate(NETWORK, "interface", "direction"), "{{direction}} {{interface}}"),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "Processes of a role",
@@ -83,6 +89,7 @@ def _processes() -> tuple[Panel, ...]:
             "suffix: processes",
             Target(total(PROCESS_COUNT, *_OF_ROLE), _ROLE),
             absent=_UNREAD,
+            many=True,
         ),
         lines(
             "Threads of a role",
@@ -90,6 +97,7 @@ def _processes() -> tuple[Panel, ...]:
             "suffix: threads",
             Target(total(PROCESS_THREADS, *_OF_ROLE), _ROLE),
             absent=_UNREAD,
+            many=True,
         ),
     )
 

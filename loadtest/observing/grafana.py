@@ -11,11 +11,11 @@ from urllib.request import urlopen
 from serving.process import RunningProcess, require_free_port, wait_until
 
 GRAFANA_FOLDER = Path(__file__).resolve().parents[2] / "grafana"
-IMAGE = "grafana/grafana:11.3.0"
+IMAGE = "grafana/grafana:13.1.3"
 _READY_WITHIN_S = 120.0
 
 
-def container_command(prometheus: str, port: int) -> list[str]:
+def container_command(prometheus: str, port: int, scrape_interval: str) -> list[str]:
     """On the host's network, so that it reaches Prometheus on loopback; whoever looks may look."""
     settings = {
         "GF_SERVER_HTTP_ADDR": "127.0.0.1",
@@ -24,6 +24,7 @@ def container_command(prometheus: str, port: int) -> list[str]:
         "GF_ANALYTICS_REPORTING_ENABLED": "false",
         "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": "/dashboards/sweep.json",
         "PROMETHEUS_URL": prometheus,
+        "PROMETHEUS_SCRAPE_INTERVAL": scrape_interval,
     }
     return [
         *("docker", "run", "--rm", "--network=host", f"--user={os.getuid()}:0"),
@@ -35,8 +36,10 @@ def container_command(prometheus: str, port: int) -> list[str]:
 
 
 @contextmanager
-def grafana(prometheus: str, port: int, log: Path) -> Iterator[str]:
+def grafana(prometheus: str, port: int, scrape_interval: str, log: Path) -> Iterator[str]:
     """A Grafana that is ready; yields its address.
+
+    ``scrape_interval`` of that Prometheus, such as ``1s``.
 
     Raises:
         MachineError: the port is in use.
@@ -44,7 +47,7 @@ def grafana(prometheus: str, port: int, log: Path) -> Iterator[str]:
     """
     require_free_port(port)
     url = f"http://127.0.0.1:{port}"
-    with RunningProcess(container_command(prometheus, port), log=log) as process:
+    with RunningProcess(container_command(prometheus, port, scrape_interval), log=log) as process:
         wait_until(
             lambda: _is_healthy(url), deadline_s=_READY_WITHIN_S, process=process, what="Grafana"
         )

@@ -16,7 +16,7 @@ from loadtest.targets import drop_stale, targets_folder
 from serving.errors import MachineError, ServerError
 from serving.process import RunningProcess, require_free_port, wait_until
 
-IMAGE = "prom/prometheus:v2.55.1"
+IMAGE = "prom/prometheus:v3.13.1"
 RETENTION = "100y"
 """Old runs have their own times, and Prometheus would delete what lies far behind its newest."""
 _READY_WITHIN_S = 30.0
