@@ -14,7 +14,6 @@ from rich.console import Console
 from loadtest.cli.options import interrupt_on_sigterm, require_positive
 from loadtest.dashboards.rules import rules_for
 from loadtest.observing.blocks import load_runs
-from loadtest.observing.configuration import duration
 from loadtest.observing.grafana import grafana
 from loadtest.observing.prometheus import Watching, has_docker, require_alive, watched
 from loadtest.targets import targets_folder
@@ -62,8 +61,7 @@ def run(
         console.print(f"Prometheus: {how.url} (data in {how.data})", highlight=False)
         if has_docker():
             console.print("starting Grafana")
-            interval, log = duration(scrape_interval), how.data / "grafana.log"
-            address = stack.enter_context(grafana(how.url, grafana_port, interval, log))
+            address = stack.enter_context(grafana(how, grafana_port))
             console.print(f"Grafana: {address}", highlight=False)
         else:
             console.print("Grafana needs Docker, which is not here; docs/observing.md tells more")

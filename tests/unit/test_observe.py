@@ -103,8 +103,11 @@ def test_it_watches_with_the_rules_of_its_own_interval(tmp_path: Path, targets: 
         assert Path(file).read_text() == how.rules[Path(file).name]
 
 
-def test_grafana_is_given_dashboards_and_the_address_of_prometheus() -> None:
-    command = grafana.container_command("http://127.0.0.1:9090", 3001, "1s")
+def test_grafana_is_given_dashboards_and_the_address_of_prometheus(tmp_path: Path) -> None:
+    folder = grafana.provisioned(watching(tmp_path / "data", scrape_interval_s=2.0))
+    source = yaml.safe_load((folder / "datasources" / "prometheus.yml").read_text())
+    assert source["datasources"][0]["jsonData"]["timeInterval"] == "2s"
+    command = grafana.container_command("http://127.0.0.1:9090", 3001, folder)
     mounts = [word.removeprefix("--volume=") for word in command if word.startswith("--volume=")]
     for mount in mounts:
         host, inside, mode = mount.split(":")
