@@ -2,139 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import version
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from serving.backends.base import Launch, ServePlan
-from serving.backends.fastapi.scripting import why_not_scriptable
-from serving.backends.fastapi.settings import Settings
-from serving.errors import MachineError, ModelError, UsageError
-from serving.models.repository import Model
-from serving.models.weights import cache_folder
-from serving.models.zoo import ENTRIES
-from serving.providers import runtime_version
-
-ENGINES: Mapping[str, str] = MappingProxyType(
-    {
-        "onnxruntime": "the same model.onnx (default)",
-        "torch": "PyTorch eager, inference mode",
-        "torchscript-trace": "TorchScript of one traced run, frozen",
-        "torchscript-script": "TorchScript of the module's source, frozen",
-        "torch-compile": "torch.compile, for any number of rows; minutes at the first start",
-    }
-)
-_TOLD = {
-    "torch": "eager",
-    "torchscript-trace": "TorchScript, traced",
-    "torchscript-script": "TorchScript, scripted",
-    "torch-compile": "torch.compile",
-}
-"""Engines of PyTorch, as the record names them."""
-_READY_WITHIN_S, _COMPILED_WITHIN_S = 120.0, 900.0
+if TYPE_CHECKING:
+    from serving.backends.fastapi.launch import FastApiBackend
 
 
-@dataclass(frozen=True)
-class FastApiBackend:
-    name: str = "fastapi"
-    summary: str = "FastAPI on gunicorn and uvicorn; fastapi:torch and others run PyTorch"
-    options: Mapping[str, str] = field(default_factory=lambda: ENGINES)
-    answers: bool = True
+def __getattr__(name: str) -> FastApiBackend:
+    """``BACKEND``, imported when it is asked for.
 
-    def launch(self, plan: ServePlan) -> Launch:
-        """One worker per instance, each with as many inference threads as the config says.
+    gunicorn's arbiter forks its workers from what it has loaded itself, so that must be little.
+    """
+    if name != "BACKEND":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from serving.backends.fastapi.launch import BACKEND  # noqa: PLC0415
 
-        Raises:
-            UsageError: the engine is unknown, or no model of the zoo has it.
-            ModelError: the model exists as ONNX only, or PyTorch cannot compile it.
-            MachineError: there is no compiler for what PyTorch writes.
-        """
-        engine = plan.option or "onnxruntime"
-        if engine not in ENGINES:
-            none = "no model of the zoo has a JAX function" if engine == "jax" else "there is none"
-            raise UsageError(
-                f"{plan.label!r} asks for engine {engine!r}, and {none}",
-                hint=f"Engines: {', '.join(ENGINES)}.",
-            )
-        config = plan.model.config
-        if engine in _TOLD:
-            _require_torch(plan.label, engine, plan.model)
-        if len(set(config.execution.devices)) > 1:
-            raise ModelError(
-                f"model {plan.model.name!r} asks for several GPUs, and a worker of {plan.label} "
-                "cannot know which is its own",
-                hint="Name one GPU in instance_group, or use onnxruntime.",
-            )
-        settings = Settings(
-            repository=plan.model.root,
-            model=plan.model.name,
-            engine=engine,
-            inference_threads=1,
-        )
-        return Launch(
-            label=plan.label,
-            url=plan.url,
-            argv=(
-                *(sys.executable, "-m", "gunicorn", "serving.backends.fastapi.app:create_app()"),
-                *("--worker-class", "uvicorn_worker.UvicornWorker"),
-                *("--workers", str(config.instances)),
-                *("--bind", f"{plan.host}:{plan.port}"),
-                *("--graceful-timeout", "10", "--keep-alive", "75", "--no-control-socket"),
-            ),
-            env={**settings.to_environment(), **_compiler_environment(engine)},
-            worker_count=config.instances,
-            facts={
-                "server": f"gunicorn {version('gunicorn')}, uvicorn {version('uvicorn')}, "
-                f"FastAPI {version('fastapi')}",
-                "engine": _engine_version(engine),
-                "workers": str(config.instances),
-                "intra-op threads per worker": str(config.intra_op_threads),
-                "inferences at once per worker": str(settings.inference_threads),
-            },
-            ready_within_s=_COMPILED_WITHIN_S if engine == "torch-compile" else _READY_WITHIN_S,
-        )
-
-
-def _require_torch(label: str, engine: str, model: Model) -> None:
-    """Raises ModelError or MachineError when PyTorch cannot run ``model`` with this engine."""
-    entry = ENTRIES.get(model.name)
-    if entry is None or entry.torch_module is None:
-        raise ModelError(
-            f"model {model.name!r} exists as ONNX only, so {label} cannot run it",
-            hint="Leave this backend out, or use fastapi.",
-        )
-    if engine == "torchscript-script" and (why := why_not_scriptable(model.name)):
-        raise ModelError(
-            f"{label} cannot run model {model.name!r}, which torch.jit.script does not compile: "
-            f"{why}",
-            hint="Use fastapi:torchscript-trace.",
-        )
-    compiler = os.environ.get("CXX", "g++")
-    if engine == "torch-compile" and shutil.which(compiler) is None:
-        raise MachineError(
-            f"{label} needs a C++ compiler, and {compiler} is not here",
-            hint="Install g++, or name another in CXX.",
-        )
-
-
-def _compiler_environment(engine: str) -> dict[str, str]:
-    """Kernels are kept for the next start, and compiled without processes that stay behind."""
-    if engine != "torch-compile":
-        return {}
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": str(cache_folder() / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    }
-
-
-def _engine_version(engine: str) -> str:
-    if engine in _TOLD:
-        return f"PyTorch {version('torch')}, {_TOLD[engine]}"
-    return f"ONNX Runtime {runtime_version()}"
-
-
-BACKEND = FastApiBackend()
+    return BACKEND
