@@ -9,8 +9,10 @@ RUN := .venv/bin
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
 
+# First what may share the machine, side by side; then what measures, alone. 5: none was chosen.
 test: .venv/.ready
-	@$(RUN)/python -m pytest $(ARGS)
+	@$(RUN)/python -m pytest -m "not alone" -n 2 --dist loadscope $(ARGS) || [ $$? = 5 ]
+	@$(RUN)/python -m pytest -m alone $(ARGS) || [ $$? = 5 ]
 
 check: .venv/.ready
 	$(RUN)/ruff check .

@@ -9,6 +9,8 @@
 <folder>/model_repository/    the very configuration that was served
 <folder>/summary.json         derived from the above; may be made again at any time
 <folder>/report.html          derived from summary.json
+<folder>/search.json          of a search for the highest rate, in place of the summary; derived too
+<folder>/search.html          derived from search.json
 """
 
 from __future__ import annotations
@@ -118,6 +120,14 @@ class ResultsFolder:
 
     def read_histograms(self, trial_id: str) -> Histograms:
         return self._read(f"histograms/{trial_id}.json", Histograms)
+
+    def write_derived(self, name: str, record: Record) -> None:
+        """A file that one command derives from its trials, such as ``search.json``."""
+        self._write(name, record)
+
+    def read_derived(self, name: str, kind: type[_R]) -> _R:
+        """Raises ResultsError when it is missing or damaged."""
+        return self._read(name, kind)
 
     def write_summary(self, summary: Summary) -> None:
         self._write("summary.json", summary)

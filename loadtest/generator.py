@@ -10,23 +10,27 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from loadtest.engine import open_engine
-from loadtest.engine.base import BATCH, OUTCOME, Choice, Records
+from loadtest.engine.base import BATCH, OUTCOME, Records
+from loadtest.feeder import Feeder, at_random, in_turn
 from loadtest.live import IDLE, MEASURING, WARMING_UP
 from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop
-from loadtest.schedule import Times, share
+from loadtest.schedule import share
 from loadtest.trial import LevelOutput, TrialSpec, unix_s
-from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
+from loadtest.warmup import CHECK_EVERY_S, LEAST_S, LIMIT_S, Warmth
 from serving.process import family, family_cpu_time_s, family_rss_bytes, own_cpu_time_s
+
+if TYPE_CHECKING:
+    from loadtest.early_stop import Outlook
 
 _TURN_S = 0.1
 _DRAIN_EVERY_S = 0.02
 _BETWEEN_BATCHES_S = 0.001
-_LOOK_AHEAD_NS = 1_000_000_000
 _NEVER_NS = 1 << 62
 _OPEN_WARMUP_USERS = 1
 _NS = 1e9
@@ -54,8 +58,14 @@ class Generator:
         self.users = 0
         self._load: Load | None = None
         self._level = 0.0
-        self._feeder: _Feeder | None = None
+        self._feeder: Feeder | None = None
         self._warm = WarmUp(0.0, 0, settled=True)
+        self._schedule_ns = 0
+        self._outlook: Outlook | None = None
+        self._cut: str | None = None
+        if spec.stop is not None:
+            # Here, since it takes long. scipy costs memory that most runs need not have.
+            import loadtest.early_stop  # noqa: F401, PLC0415
 
     def set_users(self, users: int) -> None:
         """As many users as Locust has spawned in this process."""
@@ -69,7 +79,8 @@ class Generator:
         self._enter(WARMING_UP)
         self.engine.set_end(_NEVER_NS)
         self.engine.set_limit(-1, -1)
-        self._feeder = None
+        self._feeder, self._cut, self._schedule_ns = None, None, start_ns
+        self._outlook = self._look_over(start_ns)
         if isinstance(self._load, ClosedLoop):
             self.set_users(self.users)
         elif self._load.stationary:
@@ -77,28 +88,45 @@ class Generator:
         else:
             self.engine.set_users(_OPEN_WARMUP_USERS)
 
-    def _feed_from(self, load: OpenLoop, start_ns: int) -> _Feeder | None:
+    def _feed_from(self, load: OpenLoop, start_ns: int) -> Feeder | None:
         """``None`` where all streams of the level run in other generators."""
         spec = self.spec
         arrivals = load.arrivals(np.random.default_rng(spec.seed))
         own = share(arrivals, spec.index, spec.count, load.streams)
         if not load.streams:
-            return _Feeder(own, start_ns, _at_random(self._payloads, spec.seed + spec.index))
+            return Feeder(own, start_ns, at_random(self._payloads, spec.seed + spec.index))
         streams = len(range(spec.index, load.streams, spec.count))
         samples = self._payloads // self._streams
-        return _Feeder(own, start_ns, partial(in_turn, streams, samples)) if streams else None
+        return Feeder(own, start_ns, partial(in_turn, streams, samples)) if streams else None
+
+    def _look_over(self, start_ns: int) -> Outlook | None:
+        """Of a window from ``start_ns`` on; ``None`` where it is not to be ended early."""
+        load, spec = self._load, self.spec
+        if spec.stop is None or not isinstance(load, OpenLoop) or not load.stationary:
+            return None
+        from loadtest.early_stop import outlook_of  # noqa: PLC0415
+
+        arrivals = load.arrivals(np.random.default_rng(spec.seed))
+        window_ns = start_ns, start_ns + int(spec.duration_s * _NS)
+        return outlook_of(spec.stop, arrivals, self._schedule_ns, window_ns)
 
     def warm_up(self) -> WarmUp:
-        """Return when the server is warm by the rule of ``loadtest.warmup``, or at its limit."""
+        """Return when the server is warm by the rule of ``loadtest.warmup``, or at its limit.
+
+        Or when so much waits already that the window would be lost: it begins, and decides.
+        """
         begun, warmth = time.monotonic(), Warmth()
         limit_s = max(LIMIT_S, 2 * self.spec.timeout_s)
         elapsed = checked = 0.0
         settled = False
         while not settled and (elapsed < LIMIT_S or (not warmth.requests and elapsed < limit_s)):
-            for records in self.pump(_TURN_S):
+            turn_ns = time.monotonic_ns()
+            for records in self._observed(_TURN_S):
                 right = records[records["outcome"] == OUTCOME["ok"]]
                 warmth.add(right["done"] - right["sent"])
             elapsed = time.monotonic() - begun
+            if elapsed > LEAST_S and self._outlook and self._outlook.backlog(turn_ns):
+                break
             if elapsed - checked >= CHECK_EVERY_S:
                 checked = elapsed
                 settled = warmth.settled(self._warm_users(), elapsed)
@@ -139,14 +167,17 @@ class Generator:
             board=self._board,
         )
         self._enter(MEASURING)
+        self._outlook = self._look_over(start_ns)
         before = _ServerUse.now(spec.server_pid)
         own_before_s, measured_from = own_cpu_time_s(), time.monotonic()
         self._release(load, recorder)
         while not self._window_over(load, recorder):
-            for records in self.pump(_TURN_S):
+            turn_ns = time.monotonic_ns()
+            for records in self._observed(_TURN_S):
                 recorder.add(records)
             self._tell_due(recorder)
             self._lengthen(recorder, start_ns)
+            self._end_if_lost(recorder, turn_ns)
         after = _ServerUse.now(spec.server_pid)
         own_s, elapsed_s = own_cpu_time_s() - own_before_s, time.monotonic() - measured_from
         self._collect_last(recorder)
@@ -204,6 +235,17 @@ class Generator:
             recorder.end_ns += int(_NS)
             self.engine.set_end(recorder.end_ns)
 
+    def _end_if_lost(self, recorder: Recorder, turn_ns: int) -> None:
+        """End the window now when what was asked of it cannot be met any more."""
+        now_ns = time.monotonic_ns()
+        if self._outlook is None or now_ns >= recorder.end_ns:
+            return
+        # All that ended before the turn has been drained in it; of what came later nobody knows.
+        self._cut = self._outlook.lost(turn_ns)
+        if self._cut is not None:
+            recorder.end_ns = now_ns
+            self.engine.set_end(now_ns)
+
     def _collect_last(self, recorder: Recorder) -> None:
         self._feeder = None
         deadline = time.monotonic() + self.spec.timeout_s + 1.0
@@ -215,6 +257,12 @@ class Generator:
         for records in self.pump(0.0):
             recorder.add(records)
 
+    def _observed(self, seconds: float) -> Iterator[Records]:
+        for records in self.pump(seconds):
+            if self._outlook:
+                self._outlook.add(records)
+            yield records
+
     def pump(self, seconds: float) -> Iterator[Records]:
         """For ``seconds``: keep the schedule fed and yield what has finished, batch by batch.
 
@@ -223,7 +271,7 @@ class Generator:
         until = time.monotonic() + seconds
         while True:
             if self._feeder:
-                self._feeder.feed(self)
+                self._feeder.feed(self.engine)
             records = self.engine.drain()
             if len(records):
                 yield records
@@ -263,66 +311,8 @@ class Generator:
             server_rss_bytes=server.rss_bytes,
             lost_server_pids=tuple(sorted(server.lost)),
             lost=self.engine.lost + self.engine.unchecked,
+            cut=self._cut,
         )
-
-
-_Choose = Callable[[int, int], Choice]
-"""The payloads of so many arrivals from the given one on."""
-
-
-def _at_random(payloads: int, seed: int) -> _Choose:
-    # Apart from the schedule's own generator, so that payloads do not change the times.
-    rng = np.random.default_rng((seed, payloads))
-    return lambda _first, count: rng.integers(0, payloads, count, dtype=np.uint32)
-
-
-def in_turn(streams: int, samples: int, first: int, count: int) -> Choice:
-    """Arrivals go round the streams; each stream goes through its own samples."""
-    step, stream = np.divmod(np.arange(first, first + count, dtype=np.int64), streams)
-    payloads: Choice = (stream * samples + step % samples).astype(np.uint32)
-    return payloads
-
-
-class _Feeder:
-    """Hands a schedule to the engine a second ahead, so that a long one needs no memory."""
-
-    def __init__(self, arrivals: Iterator[Times], start_ns: int, choose: _Choose) -> None:
-        self._arrivals = arrivals
-        self._start_ns = start_ns
-        self._choose = choose
-        self._given = 0
-        self._due = np.zeros(0, np.int64)
-        self._ahead: deque[Times] = deque()
-        self._passed = 0
-
-    def feed(self, generator: Generator) -> None:
-        ahead_ns = time.monotonic_ns() + _LOOK_AHEAD_NS
-        while True:
-            if not len(self._due):
-                chunk = next(self._arrivals, None)
-                if chunk is None:
-                    return
-                self._due = chunk + self._start_ns
-                continue
-            ready = int(np.searchsorted(self._due, ahead_ns))
-            taken = generator.engine.schedule(self._due[:ready], self._choose(self._given, ready))
-            self._given += taken
-            self._ahead.append(self._due[:taken])
-            self._due = self._due[taken:]
-            if taken < ready or len(self._due):
-                return
-
-    def due_since(self, start_ns: int) -> int:
-        """How many of the arrivals from ``start_ns`` on have become due; it must not change."""
-        now_ns = time.monotonic_ns()
-        while self._ahead:
-            first, last = np.searchsorted(self._ahead[0], (start_ns, now_ns))
-            self._passed += max(int(last - first), 0)
-            if last < len(self._ahead[0]):
-                self._ahead[0] = self._ahead[0][last:]
-                break
-            self._ahead.popleft()
-        return self._passed
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -80,13 +81,16 @@ def encode(histogram: HdrHistogram) -> str:
     return str(histogram.encode().decode())
 
 
+@cache
+def _upper_ends() -> npt.NDArray[np.int64]:
+    """The highest value of each bucket, in the order of HDR's counts."""
+    layout = new_histogram()
+    low = np.array([layout.get_value_from_index(i) for i in range(layout.counts_len)], np.int64)
+    return low + np.diff(low, append=2 * low[-1] - low[-2]) - 1
+
+
 def buckets(histogram: HdrHistogram) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Values (the upper end of each bucket that holds any, in ns) and their counts, ascending."""
-    items = [
-        (item.value_iterated_to, item.count_added_in_this_iter_step)
-        for item in histogram.get_recorded_iterator()
-    ]
-    if not items:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    values, counts = np.array(items, np.int64).T
-    return values, counts
+    counts = np.ctypeslib.as_array(histogram.counts)
+    held = np.flatnonzero(counts)
+    return _upper_ends()[held], counts[held].astype(np.int64)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from loadtest.resources.record import ResourceUse
 from serving.models.variants.record import VariantRecord
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 OUTCOMES = (
     "ok",
@@ -77,6 +77,9 @@ class Settings(Record):
     )
     limit_s: float = Field(default=300.0, description="longest that a window may become")
     slo_ms: float | None = Field(default=None, description="response time objective")
+    objectives: tuple[str, ...] = Field(
+        default=(), description="what a search for the highest rate must keep; it finds the levels"
+    )
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
 
@@ -181,6 +184,7 @@ class Trial(Record):
     clock_error_s: float = Field(
         default=0.0, description="how far the start may differ between generators"
     )
+    cut: str | None = Field(default=None, description="why the window was ended early, if it was")
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -21,6 +21,18 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class StopRule(_Message):
+    """What a window must keep; it ends as soon as it cannot any more (``loadtest.early_stop``).
+
+    Attributes:
+        percentiles: quantile and limit in nanoseconds of each percentile that is bounded.
+        failures: share of the planned requests that may fail.
+    """
+
+    percentiles: tuple[tuple[float, int], ...]
+    failures: float
+
+
 class TrialSpec(_Message):
     """One scenario at one or more levels, measured one after another.
 
@@ -33,6 +45,7 @@ class TrialSpec(_Message):
         until_confident: go on until p99's bounds are within this share of it, at most ``limit_s``.
         labels: file with the labels of the boards that the generators keep; ``None`` for no boards.
         slo_ns: the objective, whose keeping the boards count exactly.
+        stop: ends a stationary open loop's window that is lost; one generator must see all of it.
         index, count: which of how many generators this is.
     """
 
@@ -57,6 +70,7 @@ class TrialSpec(_Message):
     limit_s: float = 300.0
     labels: Path | None = None
     slo_ns: int | None = None
+    stop: StopRule | None = None
     index: int = 0
     count: int = 1
 
@@ -120,6 +134,7 @@ class LevelOutput(_Message):
         mean_in_flight: time in flight of all requests over the window's length.
         lost: records that were dropped, and replies that could not be checked.
         clock_error_s: largest error of the start that several hosts agreed on.
+        cut: why the window was ended early; ``None`` when it has its whole length.
     """
 
     level: float
@@ -141,6 +156,7 @@ class LevelOutput(_Message):
     lost_server_pids: tuple[int, ...]
     lost: int
     clock_error_s: float = 0.0
+    cut: str | None = None
 
     @property
     def planned(self) -> int:

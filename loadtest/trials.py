@@ -93,6 +93,7 @@ def trial_of(
         server_rss_bytes=output.server_rss_bytes,
         server_ended=server_ended,
         clock_error_s=output.clock_error_s,
+        cut=output.cut,
         verdict=judgement.verdict,
         reasons=judgement.reasons,
         notes=judgement.notes,

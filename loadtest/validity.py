@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from hdrh.histogram import HdrHistogram
 
@@ -25,6 +26,12 @@ LATE_NS = 1_000_000
 LATE_OF_MEDIAN = 0.05
 LATE_SHARE_LIMIT = 0.01
 FAILURE_LIMIT = 0.001
+
+Cause = Literal["overload", "window", "beside"]
+_CAUSES: tuple[tuple[Cause, tuple[str, ...]], ...] = (
+    ("overload", ("failed requests", "requests were lost")),
+    ("window", ("not steady", "too few samples")),
+)
 
 _TAILS = ((0.99, 1000, "p99"), (0.90, 100, "p90"), (0.50, sample_floor(0.5), "p50"))
 """Percentile of one-second windows, the samples a window needs for it (ten beyond), its name."""
@@ -64,11 +71,22 @@ def judge(
         *steadiness.reasons,
     )
     notes = [*steadiness.notes]
+    if output.cut:
+        notes.append(f"ended after {output.window_s:.1f} s: {output.cut}")
     if not output.settled:
         notes.append(f"warm-up had not settled after {output.warmup_s:.0f} s")
     if output.outcomes["not_sent"]:
         notes.append(f"{output.outcomes['not_sent']} requests were not sent")
     return Judgement("INVALID" if reasons else "VALID", late, reasons, tuple(notes))
+
+
+def cause_of(reason: str) -> Cause:
+    """Of a reason for INVALID.
+
+    ``overload``: the server did not cope. ``window``: it may have been the load, or not.
+    ``beside``: the generator, a dead server or wrong answers; it says nothing of what load is kept.
+    """
+    return next((c for c, words in _CAUSES if any(word in reason for word in words)), "beside")
 
 
 def count_late(lateness: HdrHistogram, service: HdrHistogram) -> int:
@@ -99,7 +117,7 @@ def _answer_reasons(output: LevelOutput) -> Iterator[str]:
     }
     if sum(refused.values()) > FAILURE_LIMIT * output.sent:
         yield "failed requests: " + ", ".join(f"{n} {name}" for name, n in refused.items())
-    if counts["ok"] < sample_floor(0.5):
+    if counts["ok"] < sample_floor(0.5) and not output.cut:
         yield f"too few samples: {counts['ok']} right answers in the window"
 
 
@@ -121,7 +139,8 @@ def _generator_reasons(
 
 def _schedule_reasons(output: LevelOutput, load: Load, late: int) -> Iterator[str]:
     sent = output.sent
-    if sent < SENT_LIMIT * output.planned:
+    # Less load than was asked for is no excuse for a window that was lost under it.
+    if sent < SENT_LIMIT * output.planned and not output.cut:
         fell_behind = isinstance(load, OpenLoop) and load.streams
         who = "the streams fell behind" if fell_behind else "client-bound"
         yield f"{who}: {sent} of {output.planned} planned requests were sent"
@@ -141,7 +160,7 @@ def _schedule_reasons(output: LevelOutput, load: Load, late: int) -> Iterator[st
 
 
 def _steadiness(output: LevelOutput, load: Load) -> Steadiness:
-    if isinstance(load, OpenLoop) and not load.stationary:
+    if output.cut or (isinstance(load, OpenLoop) and not load.stationary):
         return Steadiness()
     whole = int(output.window_s)
     windows = [merge([w["ok"]]) for w in output.response_time[:whole] if "ok" in w]

@@ -13,6 +13,8 @@ from loadtest.cli import (
     compare,
     doctor,
     export,
+    gate,
+    history,
     load,
     models,
     observe,
@@ -20,6 +22,7 @@ from loadtest.cli import (
     scenarios,
     serve,
     setup,
+    slo,
 )
 from serving.errors import INTERRUPTED_EXIT_CODE, InfersweepError
 
@@ -34,11 +37,14 @@ app = typer.Typer(
 for command in (
     compare,
     load,
+    slo,
     serve,
     check,
     observe,
     report,
     export,
+    gate,
+    history,
     scenarios,
     calibrate,
     doctor,

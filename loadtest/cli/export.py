@@ -5,48 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from loadtest.exporting import FORMATS, FolderFormat, Format
+from loadtest.exporting.files import whole_or_absent, whole_or_absent_folder
 from loadtest.folder import ResultsFolder
-from loadtest.observing.finished import read_run
-from loadtest.observing.openmetrics import write_text
 from serving.errors import MachineError, UsageError
 
 NAME = "export"
-EXAMPLES = "Example: `infersweep export results/20260501-120000-image_classifier --to openmetrics`"
+EXAMPLES = (
+    "Examples: `infersweep export results/20260501-120000-image_classifier --to openmetrics` · "
+    "`infersweep export results/20260501-120000-image_classifier --to csv --out -`"
+)
 
 _STANDARD_OUTPUT = "-"
-
-
-@dataclass(frozen=True)
-class Format:
-    """One value of ``--to``.
-
-    Attributes:
-        file_name: in the results folder, where ``--out`` names none.
-        write: writes a run; its last argument is told how many parts of how many are done.
-    """
-
-    file_name: str
-    write: Callable[[ResultsFolder, BinaryIO, Callable[[int, int], None]], None]
-
-
-def _openmetrics(
-    folder: ResultsFolder, stream: BinaryIO, progress: Callable[[int, int], None]
-) -> None:
-    write_text(read_run(folder), stream, progress)
-
-
-FORMATS: dict[str, Format] = {
-    "openmetrics": Format("openmetrics.txt", _openmetrics),
-}
 
 
 def run(
@@ -71,19 +49,36 @@ def run(
         raise UsageError(f"{path} exists", hint="Give --force to replace it, or another --out.")
     # Before a file is begun: a folder that is none is told as such.
     results.read_manifest()
-    with _whole_or_absent(path) as stream, _shown() as progress:
-        chosen.write(results, stream, progress)
+    with _shown() as progress:
+        if isinstance(chosen, FolderFormat):
+            _require_own(path, chosen)
+            with whole_or_absent_folder(path) as empty:
+                chosen.write(results, empty, progress)
+        else:
+            with whole_or_absent(path) as stream:
+                chosen.write(results, stream, progress)
     Console(soft_wrap=True).print(f"Written: {path}", highlight=False, markup=False)
     return 0
 
 
-def _format(to: str) -> Format:
+def _format(to: str) -> Format | FolderFormat:
     if to not in FORMATS:
         raise UsageError(f"there is no format {to!r}", hint=f"Choose {', '.join(FORMATS)}.")
     return FORMATS[to]
 
 
-def _print(results: ResultsFolder, chosen: Format) -> int:
+def _require_own(path: Path, chosen: FolderFormat) -> None:
+    """A folder is removed to be replaced, so it must hold nothing but an earlier export."""
+    strange = path.is_file() or any(
+        not found.match(chosen.pattern) for found in path.rglob("*") if not found.is_dir()
+    )
+    if strange:
+        raise UsageError(f"{path} holds other files than an export", hint="Choose another --out.")
+
+
+def _print(results: ResultsFolder, chosen: Format | FolderFormat) -> int:
+    if isinstance(chosen, FolderFormat):
+        raise UsageError("this format is a folder", hint="Name one with --out.")
     stream = sys.stdout.buffer
     try:
         with _shown() as progress:
@@ -98,27 +93,6 @@ def _print(results: ResultsFolder, chosen: Format) -> int:
                 f"standard output took no more: {error}", hint="Name a file with --out."
             ) from None
     return 0
-
-
-@contextmanager
-def _whole_or_absent(path: Path) -> Iterator[BinaryIO]:
-    """A file beside ``path`` that takes its place once all is written.
-
-    Raises:
-        MachineError: it cannot be written.
-    """
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as stream:
-            yield stream
-        part.replace(path)
-    except OSError as error:
-        raise MachineError(
-            f"{path} was not written: {error}", hint="Choose another --out."
-        ) from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 @contextmanager

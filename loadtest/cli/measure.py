@@ -57,16 +57,7 @@ def measure(console: Console, run: Run) -> int:
 
 def _measure(console: Console, run: Run) -> int:
     settings = run.settings
-    if settings.engine == "native":
-        build()
-    ensure_built(run.model, console.print)
-    fetch_needed(settings.backends, console.print)
-    folder = ResultsFolder(run.out or _default_folder(run.model.name))
-    _open(folder, run, console)
-    # Everything this process does from here on happens on the client's side.
-    os.sched_setaffinity(0, settings.client_cpus)
-    ceiling_rps, told = ceiling_for(run.model, settings, run.fleet, run.usable_cpus)
-    console.print(told, highlight=False)
+    folder, ceiling_rps = prepare(console, run)
     done = len(folder.read_trials())
     interrupted = False
     try:
@@ -90,10 +81,30 @@ def _measure(console: Console, run: Run) -> int:
         console.print(summary.ranking.sentence, style="bold", highlight=False)
     console.print(f"Report: {page}", highlight=False)
     if interrupted:
-        console.print(f"Interrupted. Resume with: {_resume_command(folder)}", highlight=False)
+        console.print(f"Interrupted. Resume with: {resume_command(folder)}", highlight=False)
         return INTERRUPTED_EXIT_CODE
     _require_a_valid_point(summary, page)
     return 0
+
+
+def prepare(console: Console, run: Run) -> tuple[ResultsFolder, float | None]:
+    """What every measuring command does first; returns its folder and the generator's ceiling.
+
+    Raises:
+        InfersweepError: something that is needed cannot be had, or the folder is another run's.
+    """
+    settings = run.settings
+    if settings.engine == "native":
+        build()
+    ensure_built(run.model, console.print)
+    fetch_needed(settings.backends, console.print)
+    folder = ResultsFolder(run.out or _default_folder(run.model.name))
+    _open(folder, run, console)
+    # Everything this process does from here on happens on the client's side.
+    os.sched_setaffinity(0, settings.client_cpus)
+    ceiling_rps, told = ceiling_for(run.model, settings, run.fleet, run.usable_cpus)
+    console.print(told, highlight=False)
+    return folder, ceiling_rps
 
 
 def _published(
@@ -116,7 +127,8 @@ def _default_folder(model: str) -> Path:
     return Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-{model}"
 
 
-def _resume_command(folder: ResultsFolder) -> str:
+def resume_command(folder: ResultsFolder) -> str:
+    """What goes on with a run that was interrupted."""
     command = shlex.split(folder.read_manifest().command)
     if "--out" not in command:
         command += ["--out", str(folder.path)]

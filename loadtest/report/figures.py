@@ -86,9 +86,9 @@ def throughput_against_latency(summary: Summary) -> go.Figure:
                 **_look(backend.label, style, points),
             )
         )
-    _lay_out(figure, height=460)
+    lay_out(figure, height=460)
     figure.update_xaxes(title="Throughput (inferences/s)")
-    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **_log_axis(shown, 1.15))
+    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **log_axis(shown, 1.15))
     return figure
 
 
@@ -119,11 +119,11 @@ def latency_percentiles(summary: Summary) -> go.Figure:
                     col=index % columns + 1,
                 )
     _name_once(figure)
-    _lay_out(figure, height=110 + 250 * rows)
+    lay_out(figure, height=110 + 250 * rows)
     # A category without any value would move to the end of its panel.
     figure.update_xaxes(categoryorder="array", categoryarray=list(SHOWN))
     figure.update_xaxes(range=[-0.35, len(SHOWN) - 0.65])
-    figure.update_yaxes(**_log_axis(shown, 1.15))
+    figure.update_yaxes(**log_axis(shown, 1.15))
     figure.update_yaxes(title="ms (log scale)", col=1)
     figure.update_annotations(font_size=13)
     return figure
@@ -159,7 +159,7 @@ def throughput_against_level(summary: Summary) -> go.Figure:
                 **_look(backend.label, style, points),
             )
         )
-    _lay_out(figure, height=420)
+    lay_out(figure, height=420)
     texts = [f"{level:g}" for level in levels]
     title = f"Level ({level_name(summary)})"
     figure.update_xaxes(title=title, type="log", tickvals=levels, ticktext=texts)
@@ -217,7 +217,7 @@ def _name_once(figure: go.Figure) -> None:
         seen.add(trace.name)
 
 
-def _log_axis(values: Sequence[float], headroom: float) -> dict[str, Any]:
+def log_axis(values: Sequence[float], headroom: float) -> dict[str, Any]:
     """A log axis around ``values``; Plotly's own labels between decades would be bare digits."""
     if not values:
         return {"type": "log"}
@@ -233,7 +233,7 @@ def _log_axis(values: Sequence[float], headroom: float) -> dict[str, Any]:
     }
 
 
-def _lay_out(figure: go.Figure, *, height: int) -> None:
+def lay_out(figure: go.Figure, *, height: int) -> None:
     figure.update_layout(
         template=go.layout.Template(),
         height=height,

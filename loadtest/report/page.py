@@ -104,7 +104,7 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
         else f" {name} is shown because not every VALID point has enough samples for p99."
     )
     return (
-        _figure(
+        figure_of(
             "throughput-latency",
             "Throughput against response time",
             "Right and low is better; the axes do not start at zero. The number at a point is "
@@ -112,7 +112,7 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
             f"Scatter plot of inferences per second against {name} response time.",
             figures.throughput_against_latency(summary),
         ),
-        _figure(
+        figure_of(
             "latency-percentiles",
             "Response time percentiles",
             "One panel per level, one common scale. A percentile without enough samples "
@@ -120,7 +120,7 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
             "Line plots of the p50, p90, p95 and p99 response time per backend and level.",
             figures.latency_percentiles(summary),
         ),
-        _figure(
+        figure_of(
             "throughput-level",
             "Throughput against level",
             "Points are the median over repeats; bars reach from the lowest to the highest.",
@@ -130,7 +130,8 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
     )
 
 
-def _figure(identity: str, title: str, caption: str, described: str, figure: go.Figure) -> Figure:
+def figure_of(identity: str, title: str, caption: str, described: str, figure: go.Figure) -> Figure:
+    """What the template needs of a figure."""
     # Inside a script element only "<" could end the data early.
     data = Markup(figure.to_json().replace("<", "\\u003c"))
     return Figure(identity, title, caption, f"{described} All its numbers are in the tables.", data)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+from loadtest import cli
 from loadtest.cli import app, main, models
 from serving.models.repository import Model
 from serving.process import free_port, require_free_port
@@ -110,11 +113,17 @@ def test_a_folder_of_other_files_is_not_written_to(
 
 
 def test_every_command_has_help_with_an_example() -> None:
-    epilogs = [
-        command.epilog for command in (*app.registered_commands, *models.app.registered_commands)
+    """Every file that has a command's name is registered, and nothing else is."""
+    registered = [*app.registered_commands, *models.app.registered_commands]
+    files = [
+        import_module(f"{package.__name__}.{found.name}")
+        for package in (cli, models)
+        for found in iter_modules(package.__path__)
     ]
-    assert len(epilogs) == len(set(epilogs)) == 17
-    assert all(epilog and "`infersweep " in epilog for epilog in epilogs)
+    commands = [file for file in files if hasattr(file, "NAME")]
+    assert {(c.name, c.epilog) for c in registered} == {(c.NAME, c.EXAMPLES) for c in commands}
+    assert len(registered) == len(commands) == len({command.epilog for command in registered})
+    assert all("`infersweep " in str(command.epilog) for command in registered)
 
 
 def test_an_old_python_is_told_so(tmp_path: Path) -> None:

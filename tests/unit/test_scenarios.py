@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtest.generator import in_turn
+from loadtest.feeder import in_turn
 from loadtest.payload import write_payloads
 from loadtest.prepare import payloads_from
 from loadtest.scenarios import SCENARIOS, ClosedLoop, OpenLoop, Scenario, make_load

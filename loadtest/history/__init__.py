@@ -1,0 +1,1 @@
+"""What earlier runs found, in the order in which they were measured."""

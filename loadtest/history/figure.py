@@ -1,0 +1,157 @@
+"""A history as one figure: a panel per group, a line per backend and level. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+from typing import TypeVar
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from loadtest.history.runs import Found, Group, History
+from loadtest.report.figures import COLOURS, NEUTRAL, SYMBOLS
+
+_PANEL, _GAP = 320, 110
+"""Height of a panel and of what lies between two, in pixels."""
+_MOST_TICKS = 12
+
+N = TypeVar("N", str, float)
+
+
+def figure_of(history: History) -> go.Figure:
+    """Groups share no line and no axis, since their figures cannot be compared."""
+    groups = history.groups
+    rows = max(1, len(groups))
+    titles = [escape(title_of(group, history)) for group in groups]
+    figure = make_subplots(
+        rows=rows, cols=1, subplot_titles=titles, vertical_spacing=_GAP / (_PANEL * rows)
+    )
+    colours = _ranked(one.backend for g in groups for run in g.runs for one in run.found)
+    symbols = _ranked(sorted({one.level for g in groups for run in g.runs for one in run.found}))
+    named: set[str] = set()
+    for row, group in enumerate(groups, 1):
+        for line in group.series.values():
+            first = line[0][1]
+            trace = _trace(
+                group,
+                line,
+                colour=COLOURS[colours[first.backend] % len(COLOURS)],
+                symbol=SYMBOLS[symbols[first.level] % len(SYMBOLS)],
+                unit=history.measure.unit,
+            )
+            trace.showlegend = trace.name not in named
+            named.add(trace.name)
+            figure.add_trace(trace, row=row, col=1)
+        places, texts = _ticks(group)
+        figure.update_xaxes(tickvals=places, ticktext=texts, row=row, col=1)
+        figure.update_xaxes(range=[-0.5, len(group.runs) - 0.5], row=row, col=1)
+    _lay_out(figure, height=110 + _PANEL * rows)
+    figure.update_yaxes(title=f"{history.measure.name} ({history.measure.unit})")
+    return figure
+
+
+def title_of(group: Group, history: History) -> str:
+    """The model and the host, and what sets this group apart from the others."""
+    told = [group.conditions["host"]]
+    for name, value in group.conditions.items():
+        if name != "host" and any(other.conditions[name] != value for other in history.groups):
+            told.append(f"{name} {value}")
+    return f"{group.model} on {', '.join(told)}"
+
+
+def _trace(
+    group: Group, line: list[tuple[int, Found]], *, colour: str, symbol: str, unit: str
+) -> go.Scatter:
+    name = line_name(group, line[0][1])
+    return go.Scatter(
+        x=[place for place, _ in line],
+        y=[one.value for _, one in line],
+        mode="lines+markers",
+        name=escape(name),
+        legendgroup=escape(name),
+        line={"color": colour, "width": 2},
+        marker={
+            "color": colour,
+            "size": 8,
+            "symbol": [symbol + ("" if one.verdict == "VALID" else "-open") for _, one in line],
+            "line": {"color": colour, "width": 2},
+        },
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [_beyond(one.high, one.value) for _, one in line],
+            "arrayminus": [_beyond(one.value, one.low) for _, one in line],
+            "thickness": 1.5,
+            "width": 5,
+        },
+        hovertext=[_hover(group, place, one, unit) for place, one in line],
+        hoverinfo="text",
+    )
+
+
+def line_name(group: Group, one: Found) -> str:
+    """Backend and level, and what served where the group has several of that backend."""
+    served = {key[2] for key in group.series if key[0] == one.backend}
+    unit = group.runs[0].manifest.settings.level_name
+    told = f", {', '.join(one.series.values())}" if len(served) > 1 else ""
+    return f"{one.backend}, {one.level:g} {unit}{told}"
+
+
+def _beyond(high: float | None, low: float | None) -> float | None:
+    return None if high is None or low is None else high - low
+
+
+def _hover(group: Group, place: int, one: Found, unit: str) -> str:
+    run = group.runs[place]
+    lines = (
+        f"<b>{escape(line_name(group, one))}</b>, {one.verdict}",
+        f"{number(one.value)} {unit} ({number(one.low)} to {number(one.high)})",
+        *([escape(one.why)] if one.why else []),
+        f"{run.created:%Y-%m-%d %H:%M}, commit {escape(run.commit)}",
+        escape(str(run.path)),
+    )
+    return "<br>".join(lines)
+
+
+def number(value: float | None) -> str:
+    """Four digits, whole above 1,000; ``-`` for none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _ticks(group: Group) -> tuple[list[int], list[str]]:
+    """Every run is a place of its own; of many, some are named."""
+    step = math.ceil(len(group.runs) / _MOST_TICKS)
+    places = list(range(0, len(group.runs), step))
+    runs = [group.runs[place] for place in places]
+    return places, [f"{escape(run.commit[:9])}<br>{run.created:%Y-%m-%d}" for run in runs]
+
+
+def _ranked(names: Iterable[N]) -> dict[N, int]:
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}
+
+
+def _lay_out(figure: go.Figure, *, height: int) -> None:
+    """Backgrounds and neutral colours are left to the page."""
+    figure.update_layout(
+        template=go.layout.Template(),
+        height=height,
+        margin={"l": 64, "r": 16, "t": 84, "b": 64},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 12, "color": NEUTRAL},
+        legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
+        hovermode="closest",
+        dragmode=False,
+        showlegend=True,
+    )
+    figure.update_annotations(font_size=13)
+    figure.update_xaxes(
+        showgrid=False, zeroline=False, linecolor=NEUTRAL, ticks="outside", tickcolor=NEUTRAL
+    )
+    figure.update_yaxes(
+        gridcolor="rgba(122,130,140,0.25)", zeroline=False, automargin=True, rangemode="tozero"
+    )

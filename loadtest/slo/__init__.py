@@ -1,0 +1,1 @@
+"""Objective search: the highest arrival rate at which everything that was asked for still holds."""
