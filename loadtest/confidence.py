@@ -132,6 +132,14 @@ class Samples:
         upper = None if high is None or self._is_open(high) else self.at_rank(high)
         return Bounded(value, self.at_rank(low), upper, at_least=self._is_open(rank))
 
+    def surely_above(self, limit: int, quantile: float) -> bool:
+        """Whether the quantile is above ``limit`` at 99%, also where few samples say so.
+
+        There must be one that is known.
+        """
+        low, _ = bounding_ranks(self.count, quantile, self._inflation(limit))
+        return self.at_rank(low) > limit
+
     def _is_open(self, rank: int) -> bool:
         """Whether the sample of this rank was given up, so that its true value is unknown."""
         limit = self._least_given_up

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtest.confidence import Samples, bounding_ranks
+from loadtest.confidence import Samples
 from loadtest.objective import Objectives, Percentile
 from loadtest.slo.search import Scope
 from loadtest.validity import CEILING_LIMIT
@@ -47,11 +47,11 @@ class Windows:
 
 
 def bare_misses(percentile: Percentile, bare: Samples) -> bool:
-    """Whether the lower 99% bound is above the limit already when requests come one at a time."""
-    if not bare.count:
-        return False
-    low, _ = bounding_ranks(bare.count, percentile.quantile)
-    return bare.at_rank(low) > percentile.limit_ns
+    """Whether the lower 99% bound is above the limit already when requests come one at a time.
+
+    There must be one.
+    """
+    return bare.surely_above(percentile.limit_ns, percentile.quantile)
 
 
 def utilisation_for(percentile: Percentile, bare_ns: float, capacity_rps: float) -> float:

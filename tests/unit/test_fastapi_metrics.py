@@ -20,7 +20,7 @@ from serving.backends.base import ServePlan
 from serving.backends.fastapi import gunicorn_hooks, metering
 from serving.backends.fastapi.arbiter import ArbiterMetrics
 from serving.backends.fastapi.launch import BACKEND
-from serving.backends.fastapi.metering import INFERENCE, Inference, Ledger, Metering
+from serving.backends.fastapi.metering import INFERENCE, Exchange, Inference, Metering
 from serving.backends.fastapi.metrics import Metrics
 from serving.backends.fastapi.settings import Settings
 from serving.backends.fastapi.worker_files import WorkerFiles
@@ -38,8 +38,8 @@ class Metered:
     """An application under the middleware, and what a scrape would say of it."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._ledger = Ledger()
-        self._app = Metering(app, self._ledger)
+        self._exchanges: list[Exchange] = []
+        self._app = Metering(app, self._exchanges.append)
         self._registry = CollectorRegistry()
         self._metrics = Metrics("tiny", 1, SLO_NS, self._registry)
 
@@ -55,13 +55,17 @@ class Metered:
         asyncio.run(self._app(_scope(path, method), _client(leaves), send or keep))
         return sent
 
+    def _publish(self) -> None:
+        self._metrics.publish(self._exchanges, in_flight=0, pending=0)
+        self._exchanges.clear()
+
     def value(self, sample: str, **labels: str) -> float | None:
-        self._metrics.publish(self._ledger, in_flight=0, pending=0)
+        self._publish()
         return self._registry.get_sample_value(sample, labels)
 
     def samples(self, name: str) -> dict[tuple[str, ...], float]:
         """Label values in the order of their names, and the value."""
-        self._metrics.publish(self._ledger, in_flight=0, pending=0)
+        self._publish()
         return {
             tuple(value for _, value in sorted(sample.labels.items())): sample.value
             for family in self._registry.collect()
@@ -211,7 +215,7 @@ def test_a_client_that_waits_is_left_waiting() -> None:
         async def send(message: Message) -> None:
             got.append(message["type"])
 
-        await Metering(app, Ledger())(_scope("/", "POST"), receive, send)
+        await Metering(app, lambda _: None)(_scope("/", "POST"), receive, send)
         return got
 
     assert asyncio.run(run()) == ["http.response.start", "http.response.body", "http.disconnect"]

@@ -9,6 +9,7 @@ from random import Random
 from statistics import mean
 
 import pytest
+from hdrh.histogram import HdrHistogram
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -245,11 +246,15 @@ def test_the_number_of_probes_can_be_asked_of_a_formula() -> None:
     assert probes(SyntheticServer(1000.0, 0.020, 0.001), limit_s=0.010) == 1
 
 
-def samples(latencies_ms: Sequence[float]) -> Samples:
-    histogram = new_histogram()
+def histogram(latencies_ms: Sequence[float]) -> HdrHistogram:
+    found = new_histogram()
     for latency_ms in latencies_ms:
-        histogram.record_value(round(latency_ms * 1e6))
-    return Samples(histogram, new_histogram(), ())
+        found.record_value(round(latency_ms * 1e6))
+    return found
+
+
+def samples(latencies_ms: Sequence[float]) -> Samples:
+    return Samples(histogram(latencies_ms), new_histogram(), ())
 
 
 P99 = parse_objectives(["p99<=50ms"])
@@ -281,6 +286,15 @@ def test_the_bare_server_misses_only_when_its_lower_bound_is_above_the_limit() -
     assert not bare_misses(p99(50), few)
     assert bare_misses(p99(50), many)
     assert not bare_misses(p99(70), many)
+
+
+def test_a_pause_of_the_machine_does_not_make_a_search_hopeless() -> None:
+    """20 of 600 requests are slow, all in one of three seconds: the other two say otherwise."""
+    calm, paused = histogram([5.0] * 200), histogram([5.0] * 180 + [60.0] * 20)
+    together = histogram([5.0] * 580 + [60.0] * 20)
+    assert bare_misses(p99(50), Samples(together, new_histogram(), ()))
+    seconds = Samples(together, new_histogram(), [calm, paused, calm])
+    assert not bare_misses(p99(50), seconds)
 
 
 def test_the_first_guess_nears_the_capacity_as_the_limit_grows() -> None:

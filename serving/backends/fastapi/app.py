@@ -18,8 +18,8 @@ from serving.backends.fastapi.engines import Engine, open_engine
 from serving.backends.fastapi.metering import (
     CLIENT_GONE,
     INFERENCE,
+    Exchange,
     Inference,
-    Ledger,
     Metering,
 )
 from serving.backends.fastapi.settings import Settings
@@ -110,17 +110,17 @@ class Worker:
 def create_app() -> FastAPI:
     """The application that gunicorn's workers run; the engine opens at start-up, after the fork."""
     settings = Settings.from_environment()
-    ledger = Ledger()
+    exchanges: list[Exchange] = []
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         worker = app.state.worker = Worker(settings)
-        with _publishing(settings, worker, ledger):
+        with _publishing(settings, worker, exchanges):
             yield
 
     app = FastAPI(title="infersweep FastAPI baseline", lifespan=lifespan)
     if settings.metrics_port is not None:
-        app.add_middleware(Metering, ledger=ledger)
+        app.add_middleware(Metering, record=exchanges.append)
 
     @app.exception_handler(ProtocolError)
     async def client_fault(_: Request, error: ProtocolError) -> JSONResponse:
@@ -142,8 +142,10 @@ def create_app() -> FastAPI:
     return app
 
 
-def _publishing(settings: Settings, worker: Worker, ledger: Ledger) -> AbstractContextManager[None]:
-    """Let the metrics follow what ``worker`` does and ``ledger`` holds, if there are any."""
+def _publishing(
+    settings: Settings, worker: Worker, exchanges: list[Exchange]
+) -> AbstractContextManager[None]:
+    """Let the metrics follow what ``worker`` does and ``exchanges`` collects, if there are any."""
     if settings.metrics_port is None:
         return nullcontext()
     # Imported here, because prometheus_client is not needed without metrics.
@@ -152,7 +154,9 @@ def _publishing(settings: Settings, worker: Worker, ledger: Ledger) -> AbstractC
     metrics = Metrics(worker.config.name, worker.version, settings.slo_ns)
 
     def publish() -> None:
-        metrics.publish(ledger, in_flight=worker.in_flight, pending=worker.pending)
+        answered = exchanges.copy()
+        exchanges.clear()
+        metrics.publish(answered, in_flight=worker.in_flight, pending=worker.pending)
 
     return _regularly(publish, PUBLISH_S)
 

@@ -5,20 +5,16 @@ Plain ASGI, because Starlette's ``BaseHTTPMiddleware`` costs a task and a stream
 
 from __future__ import annotations
 
-import struct
 import time
-from collections.abc import Awaitable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 INFERENCE = "infersweep.inference"
 """Where the application leaves its ``Inference`` in the scope."""
 UNMATCHED = "unmatched"
-OTHER = "other"
 CLIENT_GONE = 499
 """nginx's status for a client that went away before its answer."""
-_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 class Inference:
@@ -35,66 +31,17 @@ class Inference:
     computed_ns: int = 0
 
 
-_NONE = Inference()
-_NONE.rows = -1
-
-
-class Series(NamedTuple):
-    """``route`` is the template that the path matched."""
-
-    method: str
-    route: str
-    status: int
-
-
-class Ledger:
-    """Exchanges since they were last taken, as packed numbers: the cheapest that Python can keep.
-
-    Attributes:
-        series: every one so far; an exchange names its own by the place in this list.
-    """
-
-    COLUMNS = ("series", "began_ns", "done_ns", "rows", "queued_ns", "started_ns", "computed_ns")
-    _pack = struct.Struct(f"{len(COLUMNS)}q").pack
-
-    def __init__(self) -> None:
-        self.series: list[Series] = []
-        self._places: dict[tuple[str, str, int], int] = {}
-        self._lines = bytearray()
-
-    def add(self, scope: Scope, status: int, began_ns: int) -> None:
-        """An exchange that ends now."""
-        done_ns = time.monotonic_ns()
-        route = scope.get("route")
-        key = (scope["method"], UNMATCHED if route is None else route.path, status)
-        place = self._places.get(key)
-        if place is None:
-            place = self._place(*key)
-        told = scope.get(INFERENCE, _NONE)
-        self._lines += self._pack(
-            place, began_ns, done_ns, told.rows, told.queued_ns, told.started_ns, told.computed_ns
-        )
-
-    def take(self) -> bytearray:
-        """64-bit integers, line after line of ``COLUMNS``; ``rows`` is -1 for no inference."""
-        taken, self._lines = self._lines, bytearray()
-        return taken
-
-    def _place(self, method: str, route: str, status: int) -> int:
-        """Of a series that is new, or whose method is one of any number that clients may invent."""
-        series = Series(method if method in _METHODS else OTHER, route, status)
-        if series not in self._places:
-            self._places[series] = len(self.series)
-            self.series.append(series)
-        return self._places[series]
+Exchange = tuple[str, str, int, int, int, Inference | None]
+"""Method, route template, status, when it began and was done, and what inference it was. Plain,
+because one is made for every request."""
 
 
 class Metering:
-    """Adds each exchange to ``ledger`` when the last of its answer has been handed over."""
+    """Gives each exchange to ``record`` when the last of its answer has been handed over."""
 
-    def __init__(self, app: ASGIApp, ledger: Ledger) -> None:
+    def __init__(self, app: ASGIApp, record: Callable[[Exchange], None]) -> None:
         self._app = app
-        self._ledger = ledger
+        self._record = record
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -117,7 +64,10 @@ class Metering:
             status = 500
             raise
         finally:
-            self._ledger.add(scope, status, began_ns)
+            done_ns = time.monotonic_ns()
+            route = scope["route"].path if "route" in scope else UNMATCHED
+            told = scope.get(INFERENCE)
+            self._record((scope["method"], route, status, began_ns, done_ns, told))
 
 
 def _is_gone(receive: Receive) -> bool:

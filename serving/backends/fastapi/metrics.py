@@ -5,22 +5,23 @@ That library chooses the files when it is imported, from ``PROMETHEUS_MULTIPROC_
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 import prometheus_client as prometheus
 from prometheus_client import CollectorRegistry
 
-from serving.backends.fastapi.metering import CLIENT_GONE, Ledger
+from serving.backends.fastapi.metering import CLIENT_GONE, Exchange, Inference
 from serving.metrics import table
 from serving.metrics.buckets import BATCH_ROWS, PHASE_NS, bounds_with
 from serving.metrics.table import Metric
 from serving.protocol import Array
 from serving.statistics import OUTCOMES
 
-_LINE = np.dtype([(column, np.int64) for column in Ledger.COLUMNS])
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_OTHER = "other"
 
 
 class Metrics:
@@ -55,34 +56,34 @@ class Metrics:
         rows.gauge(table.INSTANCES, "livesum").labels(*labels).set(1)
         rows.gauge(table.LOADED, "livemax").labels(model).set(1)
 
-    def publish(self, ledger: Ledger, *, in_flight: int, pending: int) -> None:
-        """Count what is in ``ledger`` and empty it; say how many requests there are now."""
+    def publish(self, exchanges: Iterable[Exchange], *, in_flight: int, pending: int) -> None:
+        """Count what has been answered since the last time, and say what is there now."""
         self._in_flight.set(in_flight)
         self._pending.set(pending)
-        lines = np.frombuffer(ledger.take(), _LINE)
-        for place in np.unique(lines["series"]):
-            series = ledger.series[place]
-            own = lines[lines["series"] == place]
-            self._http_requests.labels(*series).inc(len(own))
-            self._http_seconds.labels(series.method, series.route).observe_many(
-                _in_s(own["done_ns"] - own["began_ns"])
-            )
-            self._count_inferences(own[own["rows"] >= 0], series.status)
+        alike: defaultdict[tuple[str, str, int], list[Exchange]] = defaultdict(list)
+        for exchange in exchanges:
+            alike[exchange[:3]].append(exchange)
+        for (sent, route, status), own in alike.items():
+            method = sent if sent in _METHODS else _OTHER
+            spent_ns = [done_ns - began_ns for _, _, _, began_ns, done_ns, _ in own]
+            self._http_requests.labels(method, route, status).inc(len(own))
+            self._http_seconds.labels(method, route).observe_many(_in_s(spent_ns))
+            told = [(one, done_ns) for _, _, _, _, done_ns, one in own if one]
+            if told:
+                self._count_inferences(told, status)
 
-    def _count_inferences(self, lines: Array, status: int) -> None:
-        """Those that ended alike: all by outcome, the computed in the phases, the right in all."""
-        if not len(lines):
-            return
-        self._requests[_outcome(status)].inc(len(lines))
-        computed = lines[lines["computed_ns"] > 0]
-        self._queue.observe_many(_in_s(computed["started_ns"] - computed["queued_ns"]))
-        self._compute.observe_many(_in_s(computed["computed_ns"] - computed["started_ns"]))
-        self._batch_rows.observe_many(computed["rows"])
+    def _count_inferences(self, told: Sequence[tuple[Inference, int]], status: int) -> None:
+        """Those that ended alike: all by outcome, the computed by phase, the right by total."""
+        self._requests[_outcome(status)].inc(len(told))
+        computed = [one for one, _ in told if one.computed_ns]
+        self._queue.observe_many(_in_s([one.started_ns - one.queued_ns for one in computed]))
+        self._compute.observe_many(_in_s([one.computed_ns - one.started_ns for one in computed]))
+        self._batch_rows.observe_many(np.array([one.rows for one in computed]))
         if status == 200:
-            total_ns = lines["done_ns"] - lines["queued_ns"]
+            total_ns = [done_ns - one.queued_ns for one, done_ns in told]
             self._total.observe_many(_in_s(total_ns))
             if self._slo_ns is not None:
-                self._within_slo.inc(int((total_ns <= self._slo_ns).sum()))
+                self._within_slo.inc(sum(one_ns <= self._slo_ns for one_ns in total_ns))
 
 
 class _Histogram(prometheus.Histogram):
@@ -118,10 +119,9 @@ class _Rows:
         return self.histogram(row, (bound / 1e9 for bound in bounds_ns))
 
 
-def _in_s(durations_ns: Array) -> Array:
+def _in_s(durations_ns: Sequence[int]) -> Array:
     # The same division as of the bounds, so that a duration on a bound compares equal to it.
-    seconds: Array = durations_ns / 1e9
-    return seconds
+    return np.array(durations_ns) / 1e9
 
 
 def _outcome(status: int) -> str:
