@@ -9,10 +9,10 @@ RUN := .venv/bin
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
 
-# First what may share the machine, side by side; then what measures, alone. 5: none was chosen.
+# Unit tests side by side; then those in which servers run and time matters, one after another.
 test: .venv/.ready
-	@$(RUN)/python -m pytest -m "not alone" -n 2 --dist loadscope $(ARGS) || [ $$? = 5 ]
-	@$(RUN)/python -m pytest -m alone $(ARGS) || [ $$? = 5 ]
+	@$(RUN)/python -m pytest -n 2 --dist loadscope tests/unit $(ARGS) || [ $$? = 5 ]
+	@$(RUN)/python -m pytest tests/contract tests/integration tests/e2e $(ARGS) || [ $$? = 5 ]
 
 check: .venv/.ready
 	$(RUN)/ruff check .
