@@ -131,7 +131,7 @@ def main() -> None:
         model = _model(asked.model, folder)
         payloads = payloads_from(model, reference_for(model))
         write_payloads(folder / "payloads", payloads)
-        turns, seconds = (2, 3.0) if asked.quick else (9, 8.0)
+        turns, seconds = (2, 3.0) if asked.quick else (5, 6.0)
         bench = Bench(model, payloads[0], folder, turns, seconds)
         with patch.dict("os.environ", {FOLDER_VARIABLE: str(folder / "targets")}):
             found = [*measure_servers(bench), *measure_generator(bench)]

@@ -102,15 +102,21 @@ class Outlook:
         return None
 
     def backlog(self, now_ns: int) -> bool:
-        """Whether more requests wait for longer than a limit than the whole window allows."""
+        """Whether more requests wait for longer than a limit than were due within the last one.
+
+        Where requests are answered in their order, the oldest has waited for twice the limit then.
+        """
         return any(
-            self._unanswered(now_ns - limit_ns) > allowed + self._may_fail
-            for (_, limit_ns), allowed in zip(self._limits, self._allowed, strict=True)
+            self._unanswered(now_ns - limit_ns) > self._due(now_ns) - self._due(now_ns - limit_ns)
+            for _, limit_ns in self._limits
         )
+
+    def _due(self, until_ns: int) -> int:
+        return int(np.searchsorted(self._due_ns, until_ns, side="right"))
 
     def _unanswered(self, until_ns: int) -> int:
         """Requests due until then that have not ended."""
-        due = int(np.searchsorted(self._due_ns, until_ns, side="right"))
+        due = self._due(until_ns)
         return due - int(self._ended[:due].sum())
 
 

@@ -22,13 +22,14 @@ from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop
 from loadtest.schedule import share
 from loadtest.trial import LevelOutput, TrialSpec, unix_s
-from loadtest.warmup import CHECK_EVERY_S, LEAST_S, LIMIT_S, Warmth
+from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
 from serving.process import family, family_cpu_time_s, family_rss_bytes, own_cpu_time_s
 
 if TYPE_CHECKING:
     from loadtest.early_stop import Outlook
 
 _TURN_S = 0.1
+_BACKLOG_S = 0.5
 _DRAIN_EVERY_S = 0.02
 _BETWEEN_BATCHES_S = 0.001
 _NEVER_NS = 1 << 62
@@ -80,7 +81,7 @@ class Generator:
         self.engine.set_end(_NEVER_NS)
         self.engine.set_limit(-1, -1)
         self._feeder, self._cut, self._schedule_ns = None, None, start_ns
-        self._outlook = self._look_over(start_ns)
+        self._outlook = self._look_over(start_ns, self._warm_up_limit_s)
         if isinstance(self._load, ClosedLoop):
             self.set_users(self.users)
         elif self._load.stationary:
@@ -99,33 +100,34 @@ class Generator:
         samples = self._payloads // self._streams
         return Feeder(own, start_ns, partial(in_turn, streams, samples)) if streams else None
 
-    def _look_over(self, start_ns: int) -> Outlook | None:
-        """Of a window from ``start_ns`` on; ``None`` where it is not to be ended early."""
+    def _look_over(self, start_ns: int, length_s: float) -> Outlook | None:
+        """What is due from ``start_ns`` on; ``None`` where nothing is to be ended early."""
         load, spec = self._load, self.spec
         if spec.stop is None or not isinstance(load, OpenLoop) or not load.stationary:
             return None
         from loadtest.early_stop import outlook_of  # noqa: PLC0415
 
         arrivals = load.arrivals(np.random.default_rng(spec.seed))
-        window_ns = start_ns, start_ns + int(spec.duration_s * _NS)
+        window_ns = start_ns, start_ns + int(length_s * _NS)
         return outlook_of(spec.stop, arrivals, self._schedule_ns, window_ns)
 
     def warm_up(self) -> WarmUp:
         """Return when the server is warm by the rule of ``loadtest.warmup``, or at its limit.
 
-        Or when so much waits already that the window would be lost: it begins, and decides.
+        Or when there has been a backlog for ``_BACKLOG_S``: then the window begins, and decides.
         """
         begun, warmth = time.monotonic(), Warmth()
-        limit_s = max(LIMIT_S, 2 * self.spec.timeout_s)
-        elapsed = checked = 0.0
+        elapsed = checked = backlog_s = 0.0
         settled = False
-        while not settled and (elapsed < LIMIT_S or (not warmth.requests and elapsed < limit_s)):
+        while not settled and elapsed < (LIMIT_S if warmth.requests else self._warm_up_limit_s):
             turn_ns = time.monotonic_ns()
             for records in self._observed(_TURN_S):
                 right = records[records["outcome"] == OUTCOME["ok"]]
                 warmth.add(right["done"] - right["sent"])
             elapsed = time.monotonic() - begun
-            if elapsed > LEAST_S and self._outlook and self._outlook.backlog(turn_ns):
+            backlog = self._outlook is not None and self._outlook.backlog(turn_ns)
+            backlog_s = backlog_s + _TURN_S if backlog else 0.0
+            if backlog_s >= _BACKLOG_S:
                 break
             if elapsed - checked >= CHECK_EVERY_S:
                 checked = elapsed
@@ -134,6 +136,11 @@ class Generator:
             self._quiesce()
         self._warm = WarmUp(time.monotonic() - begun, warmth.requests, settled)
         return self._warm
+
+    @property
+    def _warm_up_limit_s(self) -> float:
+        """Where nothing has been answered; else it is ``LIMIT_S``."""
+        return max(LIMIT_S, 2 * self.spec.timeout_s)
 
     def _warm_users(self) -> int:
         return max(self.users, 1) if isinstance(self._load, ClosedLoop) else _OPEN_WARMUP_USERS
@@ -167,7 +174,7 @@ class Generator:
             board=self._board,
         )
         self._enter(MEASURING)
-        self._outlook = self._look_over(start_ns)
+        self._outlook = self._look_over(start_ns, length_s)
         before = _ServerUse.now(spec.server_pid)
         own_before_s, measured_from = own_cpu_time_s(), time.monotonic()
         self._release(load, recorder)

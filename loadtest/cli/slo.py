@@ -45,8 +45,9 @@ EXAMPLES = (
     f"`infersweep slo --objective '{EXAMPLE}' --max-errors 0.05% --quick` · "
     "`infersweep slo --backend remote:http://127.0.0.1:8000 --objective 'p99.9<=0.2s' --out X`"
 )
-QUICK_S, WINDOWS_S = (2.0, 20.0), (5.0, 60.0)
-"""Shortest and longest window."""
+QUICK_S, WINDOWS_S = (3.0, 20.0), (5.0, 60.0)
+"""Shortest and longest window. Below three seconds there are too few batches to tell how much slow
+requests come together."""
 _COLOURS = {"met": "green", "costly": "yellow", "missed": "red", "void": "yellow", None: "dim"}
 
 
@@ -75,7 +76,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="results folder; an unfinished search there is resumed")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="windows of 2 to 20 s")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="windows of 3 to 20 s")] = False,
     metrics_port: MetricsPortOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
 ) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from serving.backends import fastapi, null, remote, triton
+from serving.backends import null, remote, triton
 from serving.backends.base import Backend
+from serving.backends.fastapi import launch as fastapi
 from serving.backends.onnxruntime import launch as onnxruntime
 from serving.errors import UsageError
 

