@@ -149,7 +149,7 @@ def _answer(label: str, state: State, answer: Answer, *, complete: bool) -> Answ
 def _sentences(label: str, asked: str, answer: Answer, *, complete: bool) -> Iterator[str]:
     met, missed = answer.met_rps, answer.missed_rps
     if answer.kind == "not reachable":
-        yield f"Not reachable: {label} does not meet {asked} at any rate."
+        yield f"Not reachable: {label} met {asked} at no rate that was probed."
     elif met is None:
         yield f"No answer{'' if complete else ' yet'}: {label} met {asked} at no rate so far."
     else:

@@ -108,8 +108,8 @@ def test_not_reachable_names_the_reason_and_the_best_that_was_seen() -> None:
     found = record(state(probe(1, 9.08, 61.0, cut="4 wait longer"), bracket=slow))
     assert found.answer.kind == "not reachable"
     assert found.answer.sentence == (
-        "Not reachable: onnxruntime does not meet p90<=50ms at any rate. One request at a time "
-        "misses already, so no lower rate can help. The best seen: p90 60 ms with 1 at a time."
+        "Not reachable: onnxruntime met p90<=50ms at no rate that was probed. One request at a "
+        "time misses already, so no lower rate can help. The best seen: p90 60 ms with 1 at a time."
     )
 
 
