@@ -33,7 +33,7 @@ from loadtest.rig import Rig
 from loadtest.runner import Fleet
 from loadtest.slo.measurable import require_measurable
 from loadtest.slo.page import NAME as PAGE
-from loadtest.slo.record import LatencyRecord, ProbeRecord, SearchRecord
+from loadtest.slo.record import LatencyRecord, ProbeRecord, SearchRecord, rate_text
 from loadtest.slo.run import ObjectiveSearch
 from serving.errors import INTERRUPTED_EXIT_CODE, UsageError
 from serving.host import cpu_budget
@@ -174,7 +174,7 @@ def table_of(record: SearchRecord) -> Table:
         early = " (early end)" if row.cut else ""
         table.add_row(
             str(row.number or ""),
-            f"{row.rate_rps:,.4g}",
+            rate_text(row.rate_rps),
             *(_time(found) for found in row.latencies),
             f"{row.window_s:.1f} s",
             f"[{_COLOURS[row.verdict]}]{verdict}[/]{early}",
@@ -217,7 +217,7 @@ class SearchDisplay:
 
     def probe_done(self, probe: ProbeRecord, most: int) -> None:
         self._progress.console.print(
-            f"probe {probe.number} of {most} at most: {probe.rate_rps:,g} requests/s "
+            f"probe {probe.number} of {most} at most: {rate_text(probe.rate_rps)} requests/s "
             f"[{_COLOURS[probe.verdict]}]{probe.verdict}[/]: {escape(probe.why)}",
             highlight=False,
         )

@@ -154,10 +154,19 @@ def _sentences(label: str, asked: str, answer: Answer, *, complete: bool) -> Ite
         yield f"No answer{'' if complete else ' yet'}: {label} met {asked} at no rate so far."
     else:
         limit = "" if answer.kind == "found" else " at least"
-        beyond = "" if missed is None else f" and not at {missed:,.4g}, {missed / met - 1:.1%} more"
-        yield f"{label} meets {asked} up to {met:,.4g} requests/s{limit}{beyond}."
+        beyond = (
+            ""
+            if missed is None
+            else f" and not at {rate_text(missed)}, {missed / met - 1:.1%} more"
+        )
+        yield f"{label} meets {asked} up to {rate_text(met)} requests/s{limit}{beyond}."
     if not complete:
         yield "The search is not complete."
+
+
+def rate_text(rate_rps: float) -> str:
+    """Four digits, or all before the point."""
+    return f"{rate_rps:,.0f}" if rate_rps >= 1000 else f"{rate_rps:.4g}"
 
 
 def _best_seen(state: State) -> str | None:
