@@ -40,6 +40,17 @@ QUANTILES = {
     "p99_9": 0.999,
     "p99_99": 0.9999,
 }
+"""By the fields of ``Percentiles``."""
+
+
+def percentile_name(field: str) -> str:
+    """As people write it: ``p99.9``."""
+    return field.replace("_", ".")
+
+
+PERCENTILES = {percentile_name(field): quantile for field, quantile in QUANTILES.items()}
+"""By the names that people write."""
+
 _FAULTS = ("wrong_answer", "client_fault_4xx", "server_fault_5xx", "connection_error")
 _NS_PER_MS = 1e6
 

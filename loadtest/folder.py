@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -61,6 +62,10 @@ class ResultsFolder:
         return self.path / "report.html"
 
     @property
+    def trials(self) -> Path:
+        return self.path / "trials.jsonl"
+
+    @property
     def resources(self) -> Path:
         return self.path / "resources.jsonl"
 
@@ -95,7 +100,7 @@ class ResultsFolder:
         """Histograms first, then the line that makes the trial count."""
         self._made("histograms")
         self._write(f"histograms/{trial.id}.json", histograms)
-        with (self.path / "trials.jsonl").open("a", encoding="utf-8") as stream:
+        with self.trials.open("a", encoding="utf-8") as stream:
             stream.write(trial.model_dump_json() + "\n")
             stream.flush()
             os.fsync(stream.fileno())
@@ -111,7 +116,7 @@ class ResultsFolder:
 
     def drop_half_written(self) -> None:
         """Cut off a last line that a kill left unfinished, so that appending is safe again."""
-        path = self.path / "trials.jsonl"
+        path = self.trials
         if path.is_file():
             text = path.read_bytes()
             whole = text[: text.rfind(b"\n") + 1]
@@ -129,6 +134,17 @@ class ResultsFolder:
         """Raises ResultsError when it is missing or damaged."""
         return self._read(name, kind)
 
+    def write_page(self, name: str, text: str) -> Path:
+        """A page that is derived from the rest; returns its path."""
+        return self._write_text(name, text)
+
+    def resume_command(self) -> str:
+        """What goes on with a run that was interrupted."""
+        command = shlex.split(self.read_manifest().command)
+        if "--out" not in command:
+            command += ["--out", str(self.path)]
+        return shlex.join(command)
+
     def write_summary(self, summary: Summary) -> None:
         self._write("summary.json", summary)
 
@@ -136,7 +152,7 @@ class ResultsFolder:
         return self._read("summary.json", Summary)
 
     def _trials(self) -> Iterator[Trial]:
-        path = self.path / "trials.jsonl"
+        path = self.trials
         if not path.is_file():
             return
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
@@ -146,10 +162,14 @@ class ResultsFolder:
                 raise _damaged(f"{path} line {number}", error) from None
 
     def _write(self, name: str, record: Record) -> None:
+        self._write_text(name, record.model_dump_json(indent=2) + "\n")
+
+    def _write_text(self, name: str, text: str) -> Path:
         path = self.path / name
         temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
+        return path
 
     def _read(self, name: str, kind: type[_R]) -> _R:
         path = self.path / name

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from hdrh.codec import HdrCookieException, HdrLengthException
 
-from loadtest.analysis import QUANTILES, HistogramReader, samples_of
+from loadtest.analysis import PERCENTILES, HistogramReader, samples_of
 from loadtest.confidence import Samples, sample_floor
 from loadtest.results import Trial
 from serving.errors import ResultsError, UsageError
@@ -20,8 +20,6 @@ RESOLUTION = 1e-3
 
 _NS_PER_MS = 1e6
 _BYTES_PER_MB = 1e6
-
-PERCENTILES = {field.replace("_", "."): quantile for field, quantile in QUANTILES.items()}
 
 SamplesReader = Callable[[Trial], Samples]
 """The response times of one trial."""
@@ -129,6 +127,13 @@ def find_measure(name: str) -> Measure:
     if name not in MEASURES:
         raise UsageError(f"there is no metric {name!r}", hint=f"Choose {', '.join(MEASURES)}.")
     return MEASURES[name]
+
+
+def four_digits(value: float | None) -> str:
+    """Whole above 1,000 and never with powers of ten; ``-`` where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def counted(trials: Sequence[Trial]) -> tuple[list[Trial], bool]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from loadtest.analysis import QUANTILES
+from loadtest.analysis import PERCENTILES
 from loadtest.confidence import Samples, sample_floor
 from loadtest.resources.sampler import SERVER
 from loadtest.results import Trial
@@ -26,9 +26,8 @@ _BINARY_BYTES = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _SHARES = {"%": 0.01, "": 1.0}
 _ENERGIES_J = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3}
 
-_QUANTILES = {name.replace("_", "."): quantile for name, quantile in QUANTILES.items()}
 _UNITS: Mapping[str, Mapping[str, float]] = {
-    **dict.fromkeys(_QUANTILES, _TIMES_NS),
+    **dict.fromkeys(PERCENTILES, _TIMES_NS),
     "errors": _SHARES,
     "memory": {**_DECIMAL_BYTES, **_BINARY_BYTES},
     "joules": _ENERGIES_J,
@@ -223,8 +222,8 @@ def _parse(text: str) -> Objective:
     bound = _number(number, text) * units[unit]
     if not 0 < bound < math.inf:
         raise UsageError(f"the bound of {text!r} is not above 0", hint=_HINT)
-    if name in _QUANTILES:
-        return Percentile(name, _QUANTILES[name], max(round(bound), 1))
+    if name in PERCENTILES:
+        return Percentile(name, PERCENTILES[name], max(round(bound), 1))
     if name == "errors":
         return Errors(_share(bound, text))
     return Memory(bound) if name == "memory" else Joules(bound)

@@ -33,7 +33,6 @@ class Sweep:
     Attributes:
         access: headers and trust for remote servers; only the headers' names are recorded.
         ceiling_rps: what the generator reaches on the null server, ``None`` where unknown.
-        apart: numbers of processes beside the run that are no part of the generator.
     """
 
     settings: Settings
@@ -44,7 +43,6 @@ class Sweep:
     fleet: Fleet
     ceiling_rps: float | None = None
     access: Access = OPEN
-    apart: tuple[int, ...] = ()
     _finished: set[str] = field(default_factory=set)
 
     def run(self) -> None:
@@ -66,7 +64,7 @@ class Sweep:
         rig.open()
         self._finished = {trial.id for trial in self.folder.read_trials()}
         self._foresee(rig)
-        with Sampler(self.folder.resources, apart=lambda: self.apart) as sampler:
+        with Sampler(self.folder.resources) as sampler:
             rig.measure_idle(sampler)
             for visit in plan_visits(self.settings):
                 pending = [trial for trial in visit.trials if trial.id not in self._finished]

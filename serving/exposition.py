@@ -61,13 +61,8 @@ class ServerState:
 
 def exposition(state: ServerState) -> bytes:
     """Prometheus text format."""
-    return expose(_families(state))
-
-
-def expose(families: Iterable[Family]) -> bytes:
-    """Families in Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(families))
+    registry.register(_Snapshot(state))
     return generate_latest(registry)
 
 
@@ -91,11 +86,11 @@ def cumulated(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str,
 
 
 class _Snapshot(Collector):
-    def __init__(self, families: Iterable[Family]) -> None:
-        self._found = families
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     def collect(self) -> Iterable[Family]:
-        yield from self._found
+        return _families(self._state)
 
 
 def _families(state: ServerState) -> Iterator[Family]:

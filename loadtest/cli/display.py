@@ -1,40 +1,73 @@
-"""What a person sees while a sweep runs: the stage, a bar, and a line per finished trial."""
+"""What a person sees while something is measured."""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from loadtest.results import Settings, Trial
 
 
-class LiveDisplay:
-    """A ``SweepListener`` for the terminal; plain lines where there is none."""
+class Display:
+    """A ``RigListener`` for the terminal: the stage, what went wrong, and lines that stay."""
 
-    def __init__(self, console: Console, settings: Settings, *, done: int) -> None:
-        self._settings = settings
+    def __init__(self, console: Console, *columns: ProgressColumn, total: int | None) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            *columns,
             console=console,
             # The display shares a CPU with the generator.
             refresh_per_second=2,
             transient=True,
         )
-        self._task = self._progress.add_task(
-            "starting", total=settings.planned_trials, completed=done
-        )
+        self._task = self._progress.add_task("starting", total=total)
 
     def stage(self, text: str) -> None:
         self._progress.update(self._task, description=escape(text))
 
     def warning(self, text: str) -> None:
         self._progress.console.print(f"[yellow]{escape(text)}[/]", highlight=False)
+
+    def backend_excluded(self, label: str, reason: str) -> None:
+        self._progress.console.print(f"[red]{escape(label)} is left out: {escape(reason)}[/]")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+class LiveDisplay(Display):
+    """Of a sweep: a bar, and a line per finished trial; plain lines where there is no terminal."""
+
+    def __init__(self, console: Console, settings: Settings, *, done: int) -> None:
+        super().__init__(
+            console,
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            total=settings.planned_trials,
+        )
+        self._settings = settings
+        self._progress.update(self._task, completed=done)
 
     def trial_done(self, trial: Trial, done: int, planned: int) -> None:
         self._progress.update(self._task, completed=done)
@@ -47,18 +80,3 @@ class LiveDisplay:
             f"[{colour}]{trial.verdict}[/]{escape(why)}",
             highlight=False,
         )
-
-    def backend_excluded(self, label: str, reason: str) -> None:
-        self._progress.console.print(f"[red]{escape(label)} is left out: {escape(reason)}[/]")
-
-    def __enter__(self) -> LiveDisplay:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()

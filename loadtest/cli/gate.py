@@ -23,9 +23,8 @@ from loadtest.gate.written import (
     junit,
     markdown,
     sentence,
-    value_text,
 )
-from loadtest.measures import MEASURES, Measure, find_measure
+from loadtest.measures import MEASURES, Measure, find_measure, four_digits
 from loadtest.significance import CONFIDENCE
 from serving.errors import UsageError
 
@@ -138,8 +137,8 @@ def _table(decision: Decision) -> Table:
         before = point
         table.add_row(
             f"  {row.measure.name}" if several else escape(point),
-            value_text(row.before),
-            value_text(row.after),
+            four_digits(row.before),
+            four_digits(row.after),
             change_text(row),
             interval_text(row),
             f"[{_COLOURS[row.verdict]}]{row.verdict}[/]",

@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from loadtest.exporting.files import whole_or_absent
-from loadtest.history.figure import line_name, number, title_of
+from loadtest.history.figure import line_name, title_of
 from loadtest.history.page import picture, render
 from loadtest.history.runs import Group, History, read_history
-from loadtest.measures import MEASURES, find_measure
+from loadtest.measures import MEASURES, find_measure, four_digits
 from serving.errors import ResultsError, UsageError
 
 NAME = "history"
@@ -76,8 +76,8 @@ def _show(console: Console, group: Group, history: History) -> None:
             told = f" {escape(one.why)}" if one.why else ""
             table.add_row(
                 f"  {escape(line_name(group, one))}",
-                f"{number(one.value)} {unit}",
-                f"{number(one.low)} to {number(one.high)}",
+                f"{four_digits(one.value)} {unit}",
+                f"{four_digits(one.low)} to {four_digits(one.high)}",
                 f"[{colour}]{one.verdict}[/]{told}",
             )
         console.print(table)

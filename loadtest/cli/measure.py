@@ -81,7 +81,7 @@ def _measure(console: Console, run: Run) -> int:
         console.print(summary.ranking.sentence, style="bold", highlight=False)
     console.print(f"Report: {page}", highlight=False)
     if interrupted:
-        console.print(f"Interrupted. Resume with: {resume_command(folder)}", highlight=False)
+        console.print(f"Interrupted. Resume with: {folder.resume_command()}", highlight=False)
         return INTERRUPTED_EXIT_CODE
     _require_a_valid_point(summary, page)
     return 0
@@ -125,14 +125,6 @@ def _require_a_valid_point(summary: Summary, page: Path) -> None:
 
 def _default_folder(model: str) -> Path:
     return Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-{model}"
-
-
-def resume_command(folder: ResultsFolder) -> str:
-    """What goes on with a run that was interrupted."""
-    command = shlex.split(folder.read_manifest().command)
-    if "--out" not in command:
-        command += ["--out", str(folder.path)]
-    return shlex.join(command)
 
 
 def _open(folder: ResultsFolder, run: Run, console: Console) -> None:

@@ -15,8 +15,9 @@ from loadtest.cli.options import interrupt_on_sigterm, require_positive
 from loadtest.dashboards.rules import rules_for
 from loadtest.observing.blocks import load_runs
 from loadtest.observing.grafana import grafana
-from loadtest.observing.prometheus import Watching, has_docker, require_alive, watched
+from loadtest.observing.prometheus import Watching, require_alive, watched
 from loadtest.targets import targets_folder
+from serving.backends.triton.locate import docker_works
 from serving.errors import UsageError
 from serving.models.weights import cache_folder
 
@@ -59,7 +60,7 @@ def run(
     with interrupt_on_sigterm(), ExitStack() as stack:
         process = stack.enter_context(watched(how))
         console.print(f"Prometheus: {how.url} (data in {how.data})", highlight=False)
-        if has_docker():
+        if docker_works():
             console.print("starting Grafana")
             address = stack.enter_context(grafana(how, grafana_port))
             console.print(f"Grafana: {address}", highlight=False)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from loadtest.cli.measure import Run, prepare, resume_command
+from loadtest.cli.display import Display
+from loadtest.cli.measure import Run, prepare
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
     MetricsPortOption,
@@ -25,6 +25,7 @@ from loadtest.cli.options import (
     split_of,
 )
 from loadtest.folder import ResultsFolder
+from loadtest.measures import four_digits
 from loadtest.objective import EXAMPLE, parse_objectives
 from loadtest.observing.publishing import Publishing, published
 from loadtest.report.numbers import milliseconds
@@ -33,7 +34,7 @@ from loadtest.rig import Rig
 from loadtest.runner import Fleet
 from loadtest.slo.measurable import require_measurable
 from loadtest.slo.page import NAME as PAGE
-from loadtest.slo.record import LatencyRecord, ProbeRecord, SearchRecord, rate_text
+from loadtest.slo.record import LatencyRecord, ProbeRecord, SearchRecord
 from loadtest.slo.run import ObjectiveSearch
 from serving.errors import INTERRUPTED_EXIT_CODE, UsageError
 from serving.host import cpu_budget
@@ -141,7 +142,7 @@ def _search(console: Console, run: Run) -> int:
             with published(folder, publishing):
                 record = ObjectiveSearch(rig, display).run()
     except KeyboardInterrupt:
-        console.print(f"Interrupted. Resume with: {resume_command(folder)}", highlight=False)
+        console.print(f"Interrupted. Resume with: {folder.resume_command()}", highlight=False)
         return INTERRUPTED_EXIT_CODE
     show(console, record, folder)
     return 0
@@ -174,7 +175,7 @@ def table_of(record: SearchRecord) -> Table:
         early = " (early end)" if row.cut else ""
         table.add_row(
             str(row.number or ""),
-            rate_text(row.rate_rps),
+            four_digits(row.rate_rps),
             *(_time(found) for found in row.latencies),
             f"{row.window_s:.1f} s",
             f"[{_COLOURS[row.verdict]}]{verdict}[/]{early}",
@@ -191,45 +192,16 @@ def _time(found: LatencyRecord) -> str:
     return f"{milliseconds(found.value_ms)} ({milliseconds(found.low_ms)}-{high})"
 
 
-class SearchDisplay:
-    """What a person sees meanwhile: the stage, and a line per probe."""
+class SearchDisplay(Display):
+    """Of a search: the time that has gone by, and a line per probe."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            # The display shares a CPU with the generator.
-            refresh_per_second=2,
-            transient=True,
-        )
-        self._task = self._progress.add_task("starting", total=None)
-
-    def stage(self, text: str) -> None:
-        self._progress.update(self._task, description=escape(text))
-
-    def warning(self, text: str) -> None:
-        self._progress.console.print(f"[yellow]{escape(text)}[/]", highlight=False)
-
-    def backend_excluded(self, label: str, reason: str) -> None:
-        self._progress.console.print(f"[red]{escape(label)} is left out: {escape(reason)}[/]")
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        super().__init__(console, *columns, total=None)
 
     def probe_done(self, probe: ProbeRecord, most: int) -> None:
         self._progress.console.print(
-            f"probe {probe.number} of {most} at most: {rate_text(probe.rate_rps)} requests/s "
+            f"probe {probe.number} of {most} at most: {four_digits(probe.rate_rps)} requests/s "
             f"[{_COLOURS[probe.verdict]}]{probe.verdict}[/]: {escape(probe.why)}",
             highlight=False,
         )
-
-    def __enter__(self) -> SearchDisplay:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()

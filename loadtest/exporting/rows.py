@@ -6,7 +6,6 @@ observation a row. Units stand in the columns' names; what was not measured is `
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
@@ -16,6 +15,7 @@ from pydantic import BaseModel
 from loadtest.analysis import QUANTILES, percentiles_ms, samples_of
 from loadtest.folder import ResultsFolder
 from loadtest.measures import decoding
+from loadtest.observing.finished import run_name
 from loadtest.observing.openmetrics import Progress
 from loadtest.resources.record import Energy, ResourceUse, RoleUse
 from loadtest.resources.sampler import GENERATOR, SERVER
@@ -64,11 +64,6 @@ def table_of(folder: ResultsFolder, progress: Progress) -> Table:
         rows.append({column: value for column, _, value in cells})
         progress(done, len(trials))
     return Table(columns, rows)
-
-
-def run_name(folder: ResultsFolder) -> str:
-    # A name may hold bytes that are no UTF-8, which the text must be.
-    return os.fsencode(folder.path.resolve().name).decode("utf-8", "replace")
 
 
 def _cells(run: str, manifest: Manifest, trial: Trial, histograms: Histograms) -> Iterator[Cell]:

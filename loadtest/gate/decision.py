@@ -27,10 +27,10 @@ from loadtest.likeness import (
     tested_of_backend,
 )
 from loadtest.measures import RESOLUTION, Measure, Reading, UnmeasuredError, counted
-from loadtest.results import Settings, Trial
-from loadtest.scenarios import OpenLoop, make_load
+from loadtest.results import Trial
+from loadtest.scenarios import is_closed
 from loadtest.significance import CONFIDENCE, LEAST_REPEATS, Change, compare
-from serving.errors import ResultsError, UsageError
+from serving.errors import ResultsError
 
 Verdict = Literal["pass", "regression", "inconclusive", "invalid"]
 
@@ -134,7 +134,7 @@ def decide(
         for measure in measures
     )
     notes = (*_notes(before, after, backends), *_on_one_side(before, after))
-    if any(measure.name == "throughput" for measure in measures) and _is_open(one):
+    if any(measure.name == "throughput" for measure in measures) and not is_closed(one):
         notes += (f"{one.scenario}: its schedule sets the throughput; gate p99 too",)
     return Decision(before.name, after.name, one.level_name, rule, rows, unlike, notes)
 
@@ -246,14 +246,3 @@ def _on_one_side(before: Side, after: Side) -> Iterator[str]:
             yield f"only in the {name}: {', '.join(labels)}"
         if levels:
             yield f"only in the {name}: {', '.join(f'{n:g}' for n in levels)} {own.level_name}"
-
-
-def _is_open(settings: Settings) -> bool:
-    try:
-        load = make_load(
-            settings.scenario, settings.levels[0], settings.parameters, settings.duration_s
-        )
-    except UsageError:
-        # Only an open loop needs a file, and this one is gone.
-        return settings.scenario == "replay"
-    return isinstance(load, OpenLoop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,14 +67,9 @@ def _require_finished(side: Side, folder: ResultsFolder) -> None:
         cut = ", and its last line is half-written" if torn else ""
         raise ResultsError(
             f"{side.name} is unfinished: {done} of {planned} trials{cut}",
-            hint=f"Resume it: {_resume(side.manifest.command, folder)}",
+            hint=f"Resume it: {folder.resume_command()}",
         )
 
 
 def _is_torn(folder: ResultsFolder) -> bool:
-    path = folder.path / "trials.jsonl"
-    return path.is_file() and not path.read_bytes().endswith(b"\n")
-
-
-def _resume(command: str, folder: ResultsFolder) -> str:
-    return command if "--out" in command else f"{command} --out {shlex.quote(str(folder.path))}"
+    return folder.trials.is_file() and not folder.trials.read_bytes().endswith(b"\n")

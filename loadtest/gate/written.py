@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from loadtest.gate.decision import Decision, Row, Verdict, share
+from loadtest.measures import four_digits
 
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even escaped."""
@@ -34,13 +35,6 @@ def interval_text(row: Row) -> str:
     if change is None or change.low is None or change.high is None:
         return "-"
     return f"{change.low - 1:+.1%} to {change.high - 1:+.1%}"
-
-
-def value_text(value: float | None) -> str:
-    """Four digits; ``-`` where there is none."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def sentence(decision: Decision) -> str:
@@ -107,7 +101,7 @@ def _case(suite: ET.Element, row: Row, decision: Decision) -> None:
 
 def _figures(row: Row) -> str:
     return (
-        f"{row.measure.name}: {value_text(row.before)} to {value_text(row.after)} "
+        f"{row.measure.name}: {four_digits(row.before)} to {four_digits(row.after)} "
         f"{row.measure.unit}, {change_text(row)} ({interval_text(row)})"
     )
 
@@ -144,8 +138,8 @@ def _markdown(decision: Decision) -> Iterator[str]:
             _text(row.backend),
             f"{row.level:g}",
             _text(f"{row.measure.name}, {row.measure.unit}"),
-            value_text(row.before),
-            value_text(row.after),
+            four_digits(row.before),
+            four_digits(row.after),
             change_text(row),
             interval_text(row),
             _MARKS[row.verdict],

@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from loadtest.history.runs import Found, Group, History
-from loadtest.report.figures import COLOURS, NEUTRAL, SYMBOLS
+from loadtest.measures import four_digits
+from loadtest.report.figures import COLOURS, SYMBOLS, lay_out
 
 _PANEL, _GAP = 320, 110
 """Height of a panel and of what lies between two, in pixels."""
@@ -47,7 +48,11 @@ def figure_of(history: History) -> go.Figure:
         places, texts = _ticks(group)
         figure.update_xaxes(tickvals=places, ticktext=texts, row=row, col=1)
         figure.update_xaxes(range=[-0.5, len(group.runs) - 0.5], row=row, col=1)
-    _lay_out(figure, height=110 + _PANEL * rows)
+    lay_out(figure, height=110 + _PANEL * rows)
+    figure.update_layout(margin={"t": 84, "b": 64})
+    figure.update_annotations(font_size=13)
+    figure.update_xaxes(zeroline=False)
+    figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title=f"{history.measure.name} ({history.measure.unit})")
     return figure
 
@@ -107,19 +112,12 @@ def _hover(group: Group, place: int, one: Found, unit: str) -> str:
     run = group.runs[place]
     lines = (
         f"<b>{escape(line_name(group, one))}</b>, {one.verdict}",
-        f"{number(one.value)} {unit} ({number(one.low)} to {number(one.high)})",
+        f"{four_digits(one.value)} {unit} ({four_digits(one.low)} to {four_digits(one.high)})",
         *([escape(one.why)] if one.why else []),
         f"{run.created:%Y-%m-%d %H:%M}, commit {escape(run.commit)}",
         escape(str(run.path)),
     )
     return "<br>".join(lines)
-
-
-def number(value: float | None) -> str:
-    """Four digits, whole above 1,000; ``-`` for none."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _ticks(group: Group) -> tuple[list[int], list[str]]:
@@ -132,26 +130,3 @@ def _ticks(group: Group) -> tuple[list[int], list[str]]:
 
 def _ranked(names: Iterable[N]) -> dict[N, int]:
     return {name: place for place, name in enumerate(dict.fromkeys(names))}
-
-
-def _lay_out(figure: go.Figure, *, height: int) -> None:
-    """Backgrounds and neutral colours are left to the page."""
-    figure.update_layout(
-        template=go.layout.Template(),
-        height=height,
-        margin={"l": 64, "r": 16, "t": 84, "b": 64},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 12, "color": NEUTRAL},
-        legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
-        hovermode="closest",
-        dragmode=False,
-        showlegend=True,
-    )
-    figure.update_annotations(font_size=13)
-    figure.update_xaxes(
-        showgrid=False, zeroline=False, linecolor=NEUTRAL, ticks="outside", tickcolor=NEUTRAL
-    )
-    figure.update_yaxes(
-        gridcolor="rgba(122,130,140,0.25)", zeroline=False, automargin=True, rangemode="tozero"
-    )

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-import loadtest.report
 from loadtest.exporting.extras import needed
-from loadtest.history.figure import figure_of, line_name, number, title_of
+from loadtest.history.figure import figure_of, line_name, title_of
 from loadtest.history.runs import History
+from loadtest.measures import four_digits
+from loadtest.report.templates import figure_data, template
 from serving.errors import MachineError
 
+_TEMPLATE = Path(__file__).with_name("history.html.j2")
 _WIDTH = 1200
 
 
 def render(history: History) -> str:
     """The whole page; whatever a user may have written is escaped."""
-    # Inside a script element only "<" could end the data early.
-    figure = Markup(figure_of(history).to_json().replace("<", "\\u003c"))
-    page: str = _template().render(
+    page: str = template(_TEMPLATE).render(
         history=history,
         measure=history.measure,
-        figure=figure,
+        figure=figure_data(figure_of(history)),
         title_of=title_of,
         line_name=line_name,
-        number=number,
+        four_digits=four_digits,
         plotly=Markup(get_plotlyjs()),
     )
     return page
@@ -52,17 +49,3 @@ def picture(history: History) -> bytes:
             hint="Install Chrome or Chromium, or name a file that ends in .html.",
         ) from None
     return drawn
-
-
-@cache
-def _template() -> Any:
-    """The style and the script are the report's."""
-    folders = [Path(__file__).parent, Path(loadtest.report.__file__).parent]
-    environment = Environment(
-        loader=FileSystemLoader(folders),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("history.html.j2")

@@ -11,11 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from loadtest.analysis import point_of
+from loadtest.analysis import PERCENTILES, point_of
 from loadtest.folder import ResultsFolder
 from loadtest.likeness import Conditions, conditions, conditions_of_backend
 from loadtest.measures import (
-    PERCENTILES,
     Measure,
     UnmeasuredError,
     counted,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serving.errors import ServerError
+from serving.readiness import get_status
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,7 @@ class Prometheus:
     timeout_s: float = 10.0
 
     def ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=self.timeout_s) as reply:
-                return bool(reply.status == 200)
-        except OSError:
-            return False
+        return get_status(self.url, "/-/ready", self.timeout_s) == 200
 
     def at(self, expr: str, time_s: float) -> list[Series]:
         """An instant query."""

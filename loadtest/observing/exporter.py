@@ -49,13 +49,31 @@ class RunCollector(Collector):
     def __init__(self, folder: ResultsFolder) -> None:
         self._folder = folder
         self._run = folder.path.name
+        self._model = folder.read_manifest().settings.model
+        self._trials: list[Trial] = []
+        self._read_bytes = 0
         self.scrapes: list[float] = []
 
     def collect(self) -> Iterable[Family]:
         self.scrapes.append(time.monotonic())
         yield from _load_families(self._run, list(_loads(self._folder)))
-        yield _trials(self._run, self._folder)
+        yield self._verdicts()
         yield from _resource_families(self._run, self._folder)
+
+    def _verdicts(self) -> Family:
+        """Trials are read again only when there are more of them."""
+        size_bytes = self._folder.trials.stat().st_size if self._folder.trials.is_file() else 0
+        if size_bytes != self._read_bytes:
+            self._trials, self._read_bytes = _readable(self._folder), size_bytes
+        counts: Counter[tuple[str, ...]] = Counter()
+        for trial in self._trials:
+            for verdict in VERDICTS:
+                labels = (self._run, trial.backend, self._model, trial.scenario, verdict)
+                counts[labels] += verdict == trial.verdict
+        family: CounterMetricFamily = family_of(metrics.TRIALS)
+        for key, count in counts.items():
+            family.add_metric(key, count)
+        return family
 
 
 class _Load:
@@ -138,19 +156,6 @@ def _add_by_outcome(family: Any, load: _Load, field: str, labels: list[str]) -> 
         if outcome in IN_PERCENTILES or counts[index].any():
             buckets = cumulated(load.bounds_s, counts[index].tolist())
             family.add_metric([*labels, outcome], buckets, int(sums_ns[index]) / 1e9)
-
-
-def _trials(run: str, folder: ResultsFolder) -> Family:
-    model = folder.read_manifest().settings.model
-    counts: Counter[tuple[str, ...]] = Counter()
-    for trial in _readable(folder):
-        for verdict in VERDICTS:
-            labels = (run, trial.backend, model, trial.scenario, verdict)
-            counts[labels] += verdict == trial.verdict
-    family: CounterMetricFamily = family_of(metrics.TRIALS)
-    for key, count in counts.items():
-        family.add_metric(key, count)
-    return family
 
 
 def _resource_families(run: str, folder: ResultsFolder) -> Iterator[Family]:

@@ -104,6 +104,11 @@ class FinishedRun:
         return max(target.windows[-1].ticks_ms[-1] for target in self.targets) / 1e3
 
 
+def run_name(folder: ResultsFolder) -> str:
+    """Of the folder, in UTF-8, which not every name of a file is."""
+    return os.fsencode(folder.path.resolve().name).decode("utf-8", "replace")
+
+
 def read_run(folder: ResultsFolder) -> FinishedRun:
     """Its finished trials, VALID or not, each on the clock.
 
@@ -112,8 +117,7 @@ def read_run(folder: ResultsFolder) -> FinishedRun:
             measured it, which kept no times of windows.
     """
     manifest, trials = folder.read_manifest(), folder.read_trials()
-    # A name may hold bytes that are no UTF-8, which the text must be.
-    name = os.fsencode(folder.path.resolve().name).decode("utf-8", "replace")
+    name = run_name(folder)
     if not trials:
         raise ResultsError(
             f"{folder.path} holds no finished trial", hint="Let the run go on, then repeat this."

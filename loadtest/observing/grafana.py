@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 from loadtest.observing.configuration import duration
 from loadtest.observing.prometheus import Watching
 from serving.process import RunningProcess, require_free_port, wait_until
+from serving.readiness import get_status
 
 GRAFANA_FOLDER = Path(__file__).resolve().parents[2] / "grafana"
 IMAGE = "grafana/grafana:13.1.3"
@@ -62,14 +62,9 @@ def grafana(how: Watching, port: int) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     with RunningProcess(container_command(how.url, port, provisioning), log=log) as process:
         wait_until(
-            lambda: _is_healthy(url), deadline_s=_READY_WITHIN_S, process=process, what="Grafana"
+            lambda: get_status(url, "/api/health") == 200,
+            deadline_s=_READY_WITHIN_S,
+            process=process,
+            what="Grafana",
         )
         yield url
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        with urlopen(f"{url}/api/health", timeout=2.0) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False

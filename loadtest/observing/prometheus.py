@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from loadtest.observing.ask import Prometheus
 from loadtest.observing.configuration import render
 from loadtest.targets import drop_stale, targets_folder
+from serving.backends.triton.locate import docker_works
 from serving.errors import MachineError, ServerError
 from serving.process import RunningProcess, require_free_port, wait_until
 
@@ -41,14 +41,6 @@ class Watching:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
-
-
-def has_docker() -> bool:
-    """Whether a Docker daemon answers."""
-    if shutil.which("docker") is None:
-        return False
-    asked = subprocess.run(["docker", "info"], capture_output=True, check=False)
-    return asked.returncode == 0
 
 
 @contextmanager
@@ -109,7 +101,7 @@ def _command(how: Watching, config: Path, targets: Path) -> Sequence[str]:
     program = shutil.which("prometheus")
     if program is not None:
         return (program, *own)
-    if not has_docker():
+    if not docker_works():
         raise MachineError(
             "there is no Prometheus on PATH and no Docker",
             hint="Install it (Debian: apt-get install prometheus). Sweeps run without it, and a "

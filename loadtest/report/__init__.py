@@ -14,8 +14,4 @@ def write_report(folder: ResultsFolder) -> Path:
     Raises:
         ResultsError: summary.json is missing or damaged.
     """
-    page = render(folder.read_summary())
-    temporary = folder.report.with_name(f".{folder.report.name}.part")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(folder.report)
-    return folder.report
+    return folder.write_page(folder.report.name, render(folder.read_summary()))

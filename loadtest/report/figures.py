@@ -15,7 +15,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from loadtest.report.numbers import milliseconds, percentile, percentile_name, rate
+from loadtest.analysis import percentile_name
+from loadtest.report.numbers import milliseconds, percentile, rate
 from loadtest.results import BackendSummary, Point, Summary
 
 SHOWN = ("p50", "p90", "p95", "p99")

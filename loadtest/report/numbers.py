@@ -14,10 +14,6 @@ PERCENTILES = tuple(QUANTILES.items())
 MISSING = "-"
 
 
-def percentile_name(field: str) -> str:
-    return field.replace("_", ".")
-
-
 def percentile(values: Percentiles, field: str) -> float | None:
     """Its value in milliseconds, without the bounds."""
     found = quantile(values, field)

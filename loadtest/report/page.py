@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import plotly.graph_objects as go
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from loadtest.analysis import percentile_name
 from loadtest.confidence import sample_floor
 from loadtest.report import figures, numbers
 from loadtest.report.resources import GPU_COLUMNS, section_of
-from loadtest.results import Ranking, Settings, Summary
-from loadtest.scenarios import ClosedLoop, make_load
+from loadtest.report.templates import figure_data, template
+from loadtest.results import Ranking, Summary
+from loadtest.scenarios import is_closed
+
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
 class Figure(NamedTuple):
@@ -35,24 +37,25 @@ class Answer(NamedTuple):
 
 def render(summary: Summary) -> str:
     """The whole report; whatever a user may have written is escaped."""
-    page: str = _template().render(
+    page: str = template(_TEMPLATE).render(
         summary=summary,
         manifest=summary.manifest,
         settings=summary.manifest.settings,
         answer=answer_of(summary.ranking),
         levels=", ".join(f"{level:g}" for level in summary.manifest.settings.levels),
-        closed=_is_closed(summary.manifest.settings),
+        closed=is_closed(summary.manifest.settings),
         styles=figures.styles(summary),
         resources=section_of(summary),
         gpu_columns=GPU_COLUMNS,
         figures=_figures(summary) if _has_points(summary) else (),
         percentiles=[field for field, _ in numbers.PERCENTILES],
         floors=[
-            (numbers.percentile_name(field), sample_floor(quantile))
+            (percentile_name(field), sample_floor(quantile))
             for field, quantile in numbers.PERCENTILES
         ],
         shared_cpus=set(summary.manifest.settings.server_cpus)
         & set(summary.manifest.settings.client_cpus),
+        percentile_name=percentile_name,
         n=numbers,
         plotly=Markup(get_plotlyjs()),
     )
@@ -72,32 +75,13 @@ def answer_of(ranking: Ranking) -> Answer:
     return Answer("open", "Tie") if overlap else Answer("open", "Undecided")
 
 
-def _is_closed(settings: Settings) -> bool:
-    load = make_load(
-        settings.scenario, settings.levels[0], settings.parameters, settings.duration_s
-    )
-    return isinstance(load, ClosedLoop)
-
-
-@cache
-def _template() -> Any:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2")
-
-
 def _has_points(summary: Summary) -> bool:
     return any(backend.points for backend in summary.backends)
 
 
 def _figures(summary: Summary) -> tuple[Figure, ...]:
     field = figures.common_percentile(summary)
-    name = numbers.percentile_name(field)
+    name = percentile_name(field)
     lower = (
         ""
         if field == "p99"
@@ -132,6 +116,5 @@ def _figures(summary: Summary) -> tuple[Figure, ...]:
 
 def figure_of(identity: str, title: str, caption: str, described: str, figure: go.Figure) -> Figure:
     """What the template needs of a figure."""
-    # Inside a script element only "<" could end the data early.
-    data = Markup(figure.to_json().replace("<", "\\u003c"))
-    return Figure(identity, title, caption, f"{described} All its numbers are in the tables.", data)
+    told = f"{described} All its numbers are in the tables."
+    return Figure(identity, title, caption, told, figure_data(figure))

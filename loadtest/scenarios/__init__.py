@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from loadtest.results import Settings
 from loadtest.scenarios import (
     bursty,
     closed,
@@ -31,7 +32,16 @@ SCENARIOS: Mapping[str, Scenario] = {
     )
 }
 
-__all__ = ["SCENARIOS", "ClosedLoop", "Load", "OpenLoop", "Scenario", "find_scenario", "make_load"]
+__all__ = [
+    "SCENARIOS",
+    "ClosedLoop",
+    "Load",
+    "OpenLoop",
+    "Scenario",
+    "find_scenario",
+    "is_closed",
+    "make_load",
+]
 
 
 def find_scenario(name: str) -> Scenario:
@@ -74,3 +84,15 @@ def make_load(name: str, level: float, given: Mapping[str, object], duration_s: 
             hint=f"Give {kind} above 0.",
         )
     return scenario.make(level, check_parameters(scenario, given), duration_s)
+
+
+def is_closed(settings: Settings) -> bool:
+    """Whether a run's load waits for answers; told also of one whose files are gone."""
+    try:
+        load = make_load(
+            settings.scenario, settings.levels[0], settings.parameters, settings.duration_s
+        )
+    except UsageError:
+        # Only an open loop reads a file.
+        return settings.scenario != replay.SCENARIO.name
+    return isinstance(load, ClosedLoop)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-import loadtest.report
 from loadtest.folder import ResultsFolder
 from loadtest.report import numbers
 from loadtest.report.page import figure_of
+from loadtest.report.templates import template
 from loadtest.slo.figure import path_of_probes
 from loadtest.slo.record import LatencyRecord, SearchRecord
 
 NAME = "search.html"
+_TEMPLATE = Path(__file__).with_name("search.html.j2")
 BADGES = {"met": "passed", "costly": "open", "missed": "failed", "void": "open"}
 ANSWERS = {
     "found": ("winner", "Found"),
@@ -29,11 +27,7 @@ ANSWERS = {
 
 def write_page(folder: ResultsFolder, record: SearchRecord) -> Path:
     """Write the page beside what it is made from, whole or not at all; returns its path."""
-    path = folder.path / NAME
-    part = path.with_name(f".{NAME}.part")
-    part.write_text(render(record), encoding="utf-8")
-    part.replace(path)
-    return path
+    return folder.write_page(NAME, render(record))
 
 
 def render(record: SearchRecord) -> str:
@@ -47,7 +41,7 @@ def render(record: SearchRecord) -> str:
         path_of_probes(record),
     )
     kind, label = ANSWERS[record.answer.kind]
-    page: str = _template().render(
+    page: str = template(_TEMPLATE).render(
         record=record,
         manifest=record.manifest,
         settings=record.manifest.settings,
@@ -68,16 +62,3 @@ def _bounds(found: LatencyRecord) -> str:
         return ""
     high = "no bound" if found.high_ms is None else numbers.milliseconds(found.high_ms)
     return f"{numbers.milliseconds(found.low_ms)} to {high}"
-
-
-@cache
-def _template() -> Any:
-    report = Path(loadtest.report.__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader([Path(__file__).parent, report]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("search.html.j2")

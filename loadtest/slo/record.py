@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from loadtest.measures import four_digits
 from loadtest.objective import Evidence, Objectives, Percentile
 from loadtest.results import SCHEMA_VERSION, Manifest, Record
 from loadtest.slo.search import Answer, Kind, Verdict
@@ -157,16 +158,11 @@ def _sentences(label: str, asked: str, answer: Answer, *, complete: bool) -> Ite
         beyond = (
             ""
             if missed is None
-            else f" and not at {rate_text(missed)}, {missed / met - 1:.1%} more"
+            else f" and not at {four_digits(missed)}, {missed / met - 1:.1%} more"
         )
-        yield f"{label} meets {asked} up to {rate_text(met)} requests/s{limit}{beyond}."
+        yield f"{label} meets {asked} up to {four_digits(met)} requests/s{limit}{beyond}."
     if not complete:
         yield "The search is not complete."
-
-
-def rate_text(rate_rps: float) -> str:
-    """Four digits, or all before the point."""
-    return f"{rate_rps:,.0f}" if rate_rps >= 1000 else f"{rate_rps:.4g}"
 
 
 def _best_seen(state: State) -> str | None:

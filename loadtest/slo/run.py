@@ -50,15 +50,10 @@ def derive(folder: ResultsFolder, seen: dict[str, Evidence]) -> tuple[SearchReco
 
 @dataclass
 class ObjectiveSearch:
-    """The search that the settings of a rig describe, from wherever it stopped.
-
-    Attributes:
-        apart: numbers of processes beside the run that are no part of the generator.
-    """
+    """The search that the settings of a rig describe, from wherever it stopped."""
 
     rig: Rig
     listener: SearchListener
-    apart: tuple[int, ...] = ()
     _seen: dict[str, Evidence] = field(default_factory=dict)
 
     def run(self) -> SearchRecord:
@@ -75,7 +70,7 @@ class ObjectiveSearch:
         rig.open()
         require_visible(objectives, rig.plan(settings.backends[0]))
         record, state = self._note()
-        with Sampler(rig.folder.resources, apart=lambda: self.apart) as sampler:
+        with Sampler(rig.folder.resources) as sampler:
             if not record.complete:
                 rig.measure_idle(sampler)
             while not record.complete:

@@ -13,6 +13,7 @@ from loadtest.observing import grafana, prometheus
 from loadtest.observing.configuration import RULE_FILES
 from loadtest.observing.prometheus import Watching, watched
 from loadtest.targets import FOLDER_VARIABLE
+from serving.backends.triton.locate import docker_works
 from serving.errors import MachineError
 from serving.process import free_port
 
@@ -61,7 +62,7 @@ def test_without_prometheus_and_docker_it_says_how_to_get_one(bare: Path, tmp_pa
 
 def test_a_docker_client_without_its_daemon_is_no_docker(bare: Path, tmp_path: Path) -> None:
     program(bare, "docker", "exit 1")
-    assert not prometheus.has_docker()
+    assert not docker_works()
     assert "no Docker" in refused(watching(tmp_path / "data"))
 
 

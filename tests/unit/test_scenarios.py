@@ -10,13 +10,14 @@ import pytest
 from loadtest.feeder import in_turn
 from loadtest.payload import write_payloads
 from loadtest.prepare import payloads_from
-from loadtest.scenarios import SCENARIOS, ClosedLoop, OpenLoop, Scenario, make_load
+from loadtest.scenarios import SCENARIOS, ClosedLoop, OpenLoop, Scenario, is_closed, make_load
 from loadtest.schedule import Times, share
 from loadtest.trial import TrialSpec
 from serving.errors import UsageError
 from serving.models.repository import Model
 from serving.parity import reference_for
 from serving.protocol.header import json_object
+from tests.sample_trials import settings
 
 CLOSED = ("closed", "single-stream", "multi-stream", "offline", "streams")
 GIVEN: dict[str, dict[str, str]] = {"spike": {"at_s": "2", "length_s": "1"}}
@@ -188,3 +189,19 @@ def test_every_scenario_says_what_it_is(scenario: Scenario) -> None:
     assert scenario.summary
     assert scenario.level_name
     assert scenario.parameters.model_config["extra"] == "forbid"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "parameters", "closed"),
+    [
+        ("closed", {}, True),
+        ("server", {}, False),
+        ("streams", {}, True),
+        ("replay", {"trace": "a-trace-that-is-gone.csv"}, False),
+    ],
+)
+def test_whether_a_run_was_closed_is_told_without_its_files(
+    scenario: str, parameters: dict[str, str], closed: bool
+) -> None:
+    asked = settings(scenario=scenario, parameters=parameters)
+    assert is_closed(asked) is closed

@@ -15,12 +15,13 @@ from loadtest.cli import report
 from loadtest.cli.slo import table_of
 from loadtest.folder import ResultsFolder
 from loadtest.histogram import encode, new_histogram
+from loadtest.measures import four_digits
 from loadtest.objective import parse_objectives
 from loadtest.results import Histograms, Trial
 from loadtest.slo.figure import path_of_probes
 from loadtest.slo.measurable import require_measurable
 from loadtest.slo.page import render
-from loadtest.slo.record import FILE, SearchRecord, rate_text, record_of
+from loadtest.slo.record import FILE, SearchRecord, record_of
 from loadtest.slo.state import CLOSED, State, evidence_of, state_of
 from serving.errors import LoadError, MachineError, UsageError
 from tests import sample_trials as made
@@ -225,4 +226,4 @@ def test_report_derives_a_search_again_from_its_trials(
     ("rate_rps", "text"), [(9.08, "9.08"), (105.7, "105.7"), (1041.0, "1,041"), (27300.0, "27,300")]
 )
 def test_a_rate_is_written_without_powers_of_ten(rate_rps: float, text: str) -> None:
-    assert rate_text(rate_rps) == text
+    assert four_digits(rate_rps) == text
