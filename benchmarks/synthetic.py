@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from random import Random
 
 from loadtest.slo.bracket import Windows
-from loadtest.slo.search import Scope, Search, Verdict
+from loadtest.searched import ProbeVerdict
+from loadtest.slo.search import Scope, Search
 
 WINDOWS = Windows(5.0, 60.0)
 
@@ -47,7 +48,7 @@ class SyntheticServer:
         room = (limit_s - self.service_s) / self.waiting_s
         return self.capacity_rps * room / (1 + room) if room > 0 else 0.0
 
-    def probe(self, rate_rps: float, limit_s: float, rng: Random) -> Verdict:
+    def probe(self, rate_rps: float, limit_s: float, rng: Random) -> ProbeVerdict:
         if rng.random() < self.void:
             return "void"
         measured_s = self.tail_s(rate_rps) * math.exp(rng.gauss(0.0, self.noise))

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import TypeVar
 
 from hdrh.histogram import HdrHistogram
 
+from loadtest.breakdown import breakdown_of
 from loadtest.confidence import Bounded, Samples
 from loadtest.histogram import merge
 from loadtest.results import (
     GIVEN_UP,
     IN_PERCENTILES,
-    BackendRecord,
-    BackendSummary,
     Histograms,
-    Manifest,
     Percentiles,
     Point,
     Quantile,
-    Rank,
-    Ranking,
-    Summary,
     Trial,
     Verdict,
     Window,
 )
-
-LEAST_REPEATS_FOR_A_WINNER = 3
-"""Three values all above three others happen by chance once in 6! / (3! 3!) = 20 orders."""
 
 QUANTILES = {
     "p50": 0.5,
@@ -123,6 +115,7 @@ def point_of(trials: Sequence[Trial], read: HistogramReader) -> Point:
         requests_per_s=median(rates),
         inferences_per_s=median(rates) * rows,
         inferences_per_s_range=(min(rates) * rows, max(rates) * rows),
+        inferences_per_s_repeats=tuple(rate * rows for rate in rates) if valid else (),
         response_time_ms=percentiles_ms(samples),
         service_time_ms=percentiles_ms(samples_of(service)),
         failure_response_ms=_middle_ms(_merged(response, _FAULTS)),
@@ -134,14 +127,15 @@ def point_of(trials: Sequence[Trial], read: HistogramReader) -> Point:
         client_cpu=_median(trial.client_cpu for trial in shown),
         server_cpu=_median(trial.server_cpu for trial in shown),
         server_rss_bytes=_largest(trial.server_rss_bytes for trial in shown),
-        resources=_middle_trial(shown).resources,
+        resources=middle_trial(shown).resources,
+        breakdown=breakdown_of(list(zip(valid, histograms, strict=True))) if valid else None,
         verdict=verdict,
         reasons=told if verdict == "INVALID" else (),
         notes=notes if verdict == "INVALID" else (*notes, *told),
     )
 
 
-def _middle_trial(trials: Sequence[Trial]) -> Trial:
+def middle_trial(trials: Sequence[Trial]) -> Trial:
     """What one window used belongs together, so it is one window's, and no mixture."""
     by_rate = sorted(trials, key=lambda trial: trial.outcomes["ok"] / trial.window_s)
     return by_rate[(len(by_rate) - 1) // 2]
@@ -154,116 +148,3 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def _largest(values: Iterable[N | None]) -> N | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def rank(
-    backends: Sequence[BackendSummary], exempt: frozenset[str], level_name: str = "users"
-) -> Ranking:
-    """Backends by their best VALID point; a winner only where repeats do not overlap.
-
-    ``exempt`` backends do not compute answers and are never ranked.
-    """
-    rows, unranked = [], {}
-    for backend in backends:
-        row = _best(backend)
-        if backend.label in exempt:
-            unranked[backend.label] = "it does not compute answers: the harness's own ceiling"
-        elif backend.excluded:
-            unranked[backend.label] = backend.excluded
-        elif row is None:
-            unranked[backend.label] = "no VALID point"
-        else:
-            rows.append(row)
-    rows.sort(key=lambda row: row.inferences_per_s, reverse=True)
-    repeats = min((p.repeats for b in backends for p in b.points), default=0)
-    winner, sentence = _decide(rows, repeats, level_name)
-    return Ranking(winner=winner, sentence=sentence, rows=tuple(rows), unranked=unranked)
-
-
-def _best(backend: BackendSummary) -> Rank | None:
-    valid = [point for point in backend.points if point.verdict == "VALID"]
-    if not valid:
-        return None
-    best = max(valid, key=lambda point: point.inferences_per_s)
-    return Rank(
-        backend=backend.label,
-        level=best.level,
-        inferences_per_s=best.inferences_per_s,
-        inferences_per_s_range=best.inferences_per_s_range,
-        p99_ms=best.response_time_ms.p99.value_ms if best.response_time_ms.p99 else None,
-    )
-
-
-def _decide(rows: Sequence[Rank], repeats: int, level_name: str) -> tuple[str | None, str]:
-    if not rows:
-        return None, "No backend has a VALID point, so there is no answer."
-    first = rows[0]
-    told = f"{first.inferences_per_s:.1f} inferences/s at {first.level:g} {level_name}"
-    if len(rows) == 1:
-        return None, f"Only {first.backend} could be ranked: {told}."
-    second = rows[1]
-    ratio = first.inferences_per_s / second.inferences_per_s
-    if repeats < LEAST_REPEATS_FOR_A_WINNER:
-        return None, (
-            f"{first.backend} leads with {told}, {ratio:.2f} times {second.backend}, but fewer "
-            f"than {LEAST_REPEATS_FOR_A_WINNER} repeats cannot tell that from chance."
-        )
-    if first.inferences_per_s_range[0] > second.inferences_per_s_range[1]:
-        return first.backend, (
-            f"{first.backend} serves most: {told}, {ratio:.2f} times {second.backend}; "
-            "none of their repeats overlap."
-        )
-    tied = [first.backend]
-    for row in rows[1:]:
-        if row.inferences_per_s_range[1] >= first.inferences_per_s_range[0]:
-            tied.append(row.backend)
-    return None, (
-        f"No significant difference between {', '.join(tied[:-1])} and {tied[-1]}: "
-        f"their repeats overlap around {told}."
-    )
-
-
-def summarise(
-    manifest: Manifest,
-    records: Mapping[str, BackendRecord],
-    trials: Sequence[Trial],
-    read: HistogramReader,
-    *,
-    exempt: frozenset[str],
-) -> Summary:
-    """Everything that the report shows, from what the run wrote."""
-    settings = manifest.settings
-    backends = []
-    for label in settings.backends:
-        record = records.get(label)
-        own = [trial for trial in trials if trial.backend == label]
-        points = tuple(
-            point_of(at, read)
-            for level in settings.levels
-            if (at := [trial for trial in own if trial.level == level])
-        )
-        backends.append(
-            BackendSummary(
-                label=label,
-                facts=record.facts if record else {},
-                warnings=record.warnings if record else (),
-                parity=record.parity if record else None,
-                start_s=record.start_s if record else None,
-                excluded=record.excluded if record else None,
-                points=points,
-            )
-        )
-    per_backend = len(settings.levels) * settings.repeats
-    missing = sum(
-        per_backend - sum(trial.backend == backend.label for trial in trials)
-        for backend in backends
-        if not backend.excluded
-    )
-    return Summary(
-        manifest=manifest,
-        complete=missing == 0,
-        planned_trials=settings.planned_trials,
-        finished_trials=len(trials),
-        backends=tuple(backends),
-        ranking=rank(backends, exempt, settings.level_name),
-    )

@@ -9,8 +9,6 @@
 <folder>/model_repository/    the very configuration that was served
 <folder>/summary.json         derived from the above; may be made again at any time
 <folder>/report.html          derived from summary.json
-<folder>/search.json          of a search for the highest rate, in place of the summary; derived too
-<folder>/search.html          derived from search.json
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ class ResultsFolder:
 
     def write_backend(self, record: BackendRecord) -> None:
         self._made("backends")
-        self._write(f"backends/{_file_name(record.label)}.json", record)
+        self._write(f"backends/{file_name(record.label)}.json", record)
 
     def read_backends(self) -> dict[str, BackendRecord]:
         """By label."""
@@ -155,7 +153,7 @@ class ResultsFolder:
         path = self.trials
         if not path.is_file():
             return
-        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
             try:
                 yield Trial.model_validate_json(line)
             except ValidationError as error:
@@ -182,6 +180,8 @@ class ResultsFolder:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise _damaged(str(path), error) from None
         version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else 0
+        if not isinstance(version, int):
+            raise _damaged(str(path), ValueError(f"schema_version is {version!r}"))
         if version > SCHEMA_VERSION:
             raise ResultsError(
                 f"{path} has schema version {version}, this infersweep reads {SCHEMA_VERSION}",
@@ -193,7 +193,8 @@ class ResultsFolder:
             raise _damaged(str(path), error) from None
 
 
-def _file_name(label: str) -> str:
+def file_name(label: str) -> str:
+    """A label as a name for files and folders."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in label)
 
 

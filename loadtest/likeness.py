@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from loadtest.results import BackendRecord, Manifest
+from serving.backends import remote
+from serving.backends.registry import resolve
 
 Conditions = Mapping[str, str]
 """A condition's name to its value, in words."""
 
-_FREE = frozenset({"model", "backends", "levels", "repeats", "seed", "slo_ms"})
+_FREE = frozenset({"model", "backends", "levels", "repeats", "seed", "slo_ms", "rank_unlike"})
 """Settings that may differ: what is tested, which points there are, and chance."""
 _WIRE = ("protocol", "encoding", "compression", "connections", "call_style")
 _OF_BACKEND = ("provider", "onnxruntime backend")
@@ -41,6 +43,50 @@ def conditions_of_backend(record: BackendRecord | None) -> Conditions:
     """What served, as far as it makes another server of it; empty where nothing is known."""
     facts = record.facts if record else {}
     return {name: facts[name] for name in _OF_BACKEND if name in facts}
+
+
+def unlike_servers(
+    labels: Sequence[str], records: Mapping[str, BackendRecord]
+) -> Mapping[str, str]:
+    """Backends that serve under other conditions than the first of them, and what differs.
+
+    Within a run the wire, the batch, the model and the CPUs are the same for all servers that this
+    run starts. Of one that was running already nobody here knows its CPUs or its precision.
+    """
+    if not labels:
+        return {}
+    found = {
+        label: "; ".join(_shared_differences(labels[0], label, records)) for label in labels[1:]
+    }
+    return {
+        label: f"it was not served under the conditions of {labels[0]}: {told} "
+        "(--rank-unlike ranks it nevertheless)"
+        for label, told in found.items()
+        if told
+    }
+
+
+def _shared_differences(
+    one: str, other: str, records: Mapping[str, BackendRecord]
+) -> Iterator[str]:
+    """Only of what both tell."""
+    left, right = _served(one, records), _served(other, records)
+    both = left.keys() & right.keys()
+    return differences(
+        {name: left[name] for name in left if name in both},
+        {name: right[name] for name in right if name in both},
+    )
+
+
+def _served(label: str, records: Mapping[str, BackendRecord]) -> Conditions:
+    record = records.get(label)
+    facts = record.facts if record else {}
+    mine = resolve(label)[0] is not remote.BACKEND
+    return {
+        "CPU share": "the run's" if mine else "unknown",
+        "precision": "the model's" if mine else "unknown",
+        **{name: facts[name] for name in ("provider",) if name in facts},
+    }
 
 
 def tested(manifest: Manifest) -> Conditions:

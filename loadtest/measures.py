@@ -129,13 +129,6 @@ def find_measure(name: str) -> Measure:
     return MEASURES[name]
 
 
-def four_digits(value: float | None) -> str:
-    """Whole above 1,000 and never with powers of ten; ``-`` where there is none."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
 def counted(trials: Sequence[Trial]) -> tuple[list[Trial], bool]:
     """The VALID repeats of a point, and whether it is VALID: most of its repeats must be."""
     valid = [trial for trial in trials if trial.verdict == "VALID"]

@@ -7,9 +7,10 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from loadtest.resources.record import ResourceUse
+from loadtest.searched import SearchRecord
 from serving.models.variants.record import VariantRecord
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 OUTCOMES = (
     "ok",
@@ -80,6 +81,9 @@ class Settings(Record):
     objectives: tuple[str, ...] = Field(
         default=(), description="what a search for the highest rate must keep; it finds the levels"
     )
+    rank_unlike: bool = Field(
+        default=False, description="rank backends that do not serve under equal conditions"
+    )
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
 
@@ -144,6 +148,26 @@ class BackendRecord(Record):
     excluded: str | None = Field(default=None, description="why it was not measured")
 
 
+class PhaseTotal(Record):
+    """Of the requests that passed through one phase of a server."""
+
+    count: int
+    ns: int = Field(description="their time in it, added up")
+
+
+class ServerTimings(Record):
+    """What the server counted in one window, by its own clock.
+
+    Phases are ``total``, ``queue``, ``compute_input``, ``compute`` and ``compute_output``; those
+    that a server does not tell are left out.
+    """
+
+    told_by: str = Field(description="the statistics extension, or metrics")
+    phases: dict[str, PhaseTotal]
+    rows: int = Field(description="of all batches")
+    executions: int = Field(description="batches")
+
+
 class Trial(Record):
     """One measured window against one server."""
 
@@ -152,6 +176,9 @@ class Trial(Record):
     scenario: str
     level: float
     repeat: int
+    probe: int | None = Field(
+        default=None, description="of a search: its place there, 0 for the closed loops in front"
+    )
     started: str
     window_started_unix_s: float | None = Field(
         default=None, description="null in results of schema 2 and older"
@@ -180,6 +207,19 @@ class Trial(Record):
     )
     resources: ResourceUse | None = Field(
         default=None, description="null in results of schema 2 and older"
+    )
+    server_timings: ServerTimings | None = Field(
+        default=None, description="null where the server does not tell, and in older results"
+    )
+    server_timings_missing: str | None = Field(
+        default=None, description="why the server's timings are null; null in older results"
+    )
+    floor_ms: float | None = Field(
+        default=None,
+        description="mean service time of one user's like requests on the null server",
+    )
+    encode_ns: float | None = Field(
+        default=None, description="median time to encode one request, which was done beforehand"
     )
     clock_error_s: float = Field(
         default=0.0, description="how far the start may differ between generators"
@@ -218,6 +258,26 @@ class Percentiles(Record):
     p99_99: Quantile | None = None
 
 
+class Breakdown(Record):
+    """Where the mean response time of right answers went; parts in the order of a request's way.
+
+    From the VALID repeats that have the server's timings; where none has, from all VALID ones.
+    """
+
+    mean_response_ms: float
+    parts: tuple[tuple[str, float], ...] = Field(description="name and milliseconds")
+    adds_up: bool = Field(description="whether the parts exceed the mean by 5% at most")
+    gap_share: float = Field(description="what the parts exceed the mean by, as a share of it")
+    requests: int = Field(description="right answers behind the mean")
+    rows_per_batch: float | None = Field(
+        default=None, description="mean over the server's batches; null where it does not tell"
+    )
+    encode_ns: float | None = Field(
+        default=None, description="to encode one request beforehand; in none of the parts"
+    )
+    notes: tuple[str, ...] = ()
+
+
 class Point(Record):
     """One backend at one level, over all repeats.
 
@@ -234,6 +294,9 @@ class Point(Record):
     requests_per_s: float
     inferences_per_s: float
     inferences_per_s_range: tuple[float, float]
+    inferences_per_s_repeats: tuple[float, ...] = Field(
+        default=(), description="of each VALID repeat; empty in results of schema 4 and older"
+    )
     response_time_ms: Percentiles
     service_time_ms: Percentiles
     failure_response_ms: float | None = Field(
@@ -247,12 +310,57 @@ class Point(Record):
     client_cpu: float | None
     server_cpu: float | None
     server_rss_bytes: int | None
+    breakdown: Breakdown | None = Field(
+        default=None, description="null without a VALID repeat, and in older results"
+    )
     resources: ResourceUse | None = Field(
         default=None, description="of the repeat with the median rate, the lower one of two"
     )
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+StartState = Literal["as found", "not cached", "cached"]
+
+
+class Start(Record):
+    """One start of a server. Times count from when its process was started.
+
+    Bytes are of the files that the server had mapped or open after an earlier start of the same
+    run, as they lay in the page cache before this one.
+    """
+
+    backend: str
+    repeat: int = Field(description="which start of the backend in the run, from 1")
+    state: StartState = Field(description="of the page cache: asked to drop the files, or not")
+    ready_s: float
+    first_answer_s: float | None = Field(description="null where no right answer came")
+    dropped_bytes: int | None = Field(description="that left memory; null where no file was known")
+    kept_bytes: int | None = Field(description="that were in memory; null where no file was known")
+    notes: tuple[str, ...] = ()
+
+
+class Spectrum(Record):
+    """Response time by quantile at a backend's best point, as far as its samples bound it."""
+
+    level: float
+    samples: int
+    quantiles: tuple[float, ...]
+    values_ms: tuple[float, ...]
+    at_least_from: float | None = Field(
+        description="quantile from which on the time limit was reached, so the truth is more"
+    )
+
+
+class Heatmap(Record):
+    """Requests of one window, by when they were due and how long they took."""
+
+    trial: str = Field(description="the repeat with the median rate at the backend's best point")
+    level: float
+    column_s: float = Field(description="seconds in one column")
+    edges_ms: tuple[float, ...] = Field(description="of the rows, ascending; one more than rows")
+    counts: tuple[tuple[int, ...], ...] = Field(description="of each column, from the fastest row")
 
 
 class BackendSummary(Record):
@@ -263,22 +371,45 @@ class BackendSummary(Record):
     start_s: float | None
     excluded: str | None
     points: tuple[Point, ...]
+    starts: tuple[Start, ...] = Field(default=(), description="in the order they happened")
+    spectrum: Spectrum | None = Field(default=None, description="null without a VALID point")
+    heatmap: Heatmap | None = Field(default=None, description="null without a VALID point")
+    configuration: str | None = Field(
+        default=None, description="config.pbtxt as it was served; null where none was written"
+    )
+
+
+class Contrast(Record):
+    """One backend against the first of the ranking, from one value per repeat of each."""
+
+    ratio: float = Field(description="geometric mean over that of the first")
+    low: float | None = Field(description="95% interval; null for fewer than three repeats")
+    high: float | None
+    verdict: Literal["faster", "slower", "no significant difference", "too few repeats"]
 
 
 class Rank(Record):
-    """A backend's best VALID point."""
+    """A backend at its best: its best VALID point, or the highest rate within the objectives."""
 
     backend: str
     level: float
     inferences_per_s: float
     inferences_per_s_range: tuple[float, float]
+    repeats: tuple[float, ...] = Field(
+        default=(), description="inferences per second, one value per repeat"
+    )
     p99_ms: float | None
+    failed_share: float | None = Field(
+        default=None, description="of the requests that were due; null in results of schema 4"
+    )
+    against_first: Contrast | None = Field(default=None, description="null for the first")
 
 
 class Ranking(Record):
-    """By most inferences per second at any VALID point.
+    """By most inferences per second, at any VALID point or within the objectives.
 
-    ``winner`` is null unless the lowest repeat of the first lies above the highest of the second.
+    ``winner`` is null unless it is faster than each of the others by an interval that leaves 1 out
+    (``loadtest.significance``).
     """
 
     winner: str | None
@@ -296,7 +427,12 @@ class Summary(Record):
     planned_trials: int
     finished_trials: int
     backends: tuple[BackendSummary, ...]
+    searches: tuple[SearchRecord, ...] = ()
     ranking: Ranking
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self.manifest.settings.objectives
 
 
 Window = dict[str, str]

@@ -5,13 +5,14 @@ Whoever measures (a sweep, a search) asks a rig for a ready server and hands it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
-from loadtest.folder import ResultsFolder
+from loadtest.folder import ResultsFolder, file_name
 from loadtest.live import LoadLabels
 from loadtest.payload import Payload, write_payloads
 from loadtest.prepare import payloads_from
@@ -49,20 +50,41 @@ class RigListener(Protocol):
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A server that may be loaded, and the folder with its prepared requests."""
+class Arm:
+    """One of those that are measured against each other: a model on a backend, in a setting.
 
-    server: Server
-    payloads: Path
+    Attributes:
+        name: what trials, records and pages call it; the backend's label where nothing is set.
+        backend: a label such as ``fastapi:torch``.
+        setting: knobs of ``serving.knobs`` and their values.
+    """
 
-    @property
-    def label(self) -> str:
-        return self.server.launch.label
+    name: str
+    backend: str
+    model: Model
+    setting: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def answers(self) -> bool:
         """Whether its answers are computed, and so worth checking."""
-        return resolve(self.label)[0].answers
+        return resolve(self.backend)[0].answers
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A server that may be loaded, and the folder with its prepared requests."""
+
+    arm: Arm
+    server: Server
+    payloads: Path
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """What one model is asked, and what it must answer."""
+
+    reference: Reference
+    payloads: Sequence[Payload]
 
 
 @dataclass
@@ -84,8 +106,11 @@ class Rig:
     ceiling_rps: float | None = None
     access: Access = OPEN
     records: dict[str, BackendRecord] = field(default_factory=dict)
-    _reference: Reference | None = None
-    _payloads: Sequence[Payload] = ()
+    _questions: dict[str, _Questions] = field(default_factory=dict)
+
+    def arm(self, label: str) -> Arm:
+        """The rig's model on a backend, with nothing set."""
+        return Arm(label, label, self.model)
 
     def open(self) -> None:
         """Read what an earlier command left, and prepare the requests.
@@ -99,74 +124,86 @@ class Rig:
         except OSError as error:
             self.listener.warning(f"what an earlier command published stays: {error}")
         self.records = self.folder.read_backends()
-        self.listener.stage("asking the reference session")
-        self._reference = reference_for(self.model)
-        self._payloads = payloads_from(
-            self.model,
-            self._reference,
-            encoding=self.settings.encoding,
-            rows=self.settings.batch_size,
-        )
+        self._asked(self.model)
+
+    def _asked(self, model: Model) -> _Questions:
+        if model.name not in self._questions:
+            self.listener.stage(f"asking the reference session of {model.name}")
+            reference = reference_for(model)
+            payloads = payloads_from(
+                model,
+                reference,
+                encoding=self.settings.encoding,
+                rows=self.settings.batch_size,
+            )
+            self._questions[model.name] = _Questions(reference, payloads)
+        return self._questions[model.name]
 
     def measure_idle(self, sampler: Sampler) -> None:
         self.listener.stage("measuring the idle machine's power, where that can be read")
         sampler.measure_idle(IDLE_S)
 
-    def plan(self, label: str) -> Launch:
+    def plan(self, arm: Arm) -> Launch:
         """How the server would be launched; starts nothing.
 
         Raises:
             InfersweepError: it cannot be launched here.
         """
-        self.listener.stage(f"planning {label}")
+        self.listener.stage(f"planning {arm.name}")
         launch, _ = plan_launch(
-            label,
-            self.model,
-            self._placement,
-            repository=self.folder.repository,
+            arm.backend,
+            arm.model,
+            self._placement(arm),
+            repository=self._repository(arm),
             work_folder=self.folder.logs,
         )
         return launch
 
     @contextmanager
-    def ready(self, label: str, sampler: Sampler) -> Iterator[Ready | None]:
+    def ready(self, arm: Arm, sampler: Sampler) -> Iterator[Ready | None]:
         """A fresh server, stopped on leaving; ``None`` when its answers are wrong.
 
         Raises:
             InfersweepError: it cannot be launched, died, or was not ready in time.
         """
-        self.listener.stage(f"starting {label}")
+        self.listener.stage(f"starting {arm.name}")
         with (
             running(
-                label,
-                self.model,
-                self._placement,
-                repository=self.folder.repository,
+                arm.backend,
+                arm.model,
+                self._placement(arm),
+                repository=self._repository(arm),
                 logs=self.folder.logs,
                 access=self.access,
             ) as server,
-            self._announced(server),
+            self._announced(arm, server),
         ):
-            if not self._admit(server):
+            if not self._admit(arm, server):
                 yield None
                 return
-            self._reach_workers(server)
-            with self._prepared(server) as payloads, _sampled(sampler, server):
-                yield Ready(server, payloads)
+            self._reach_workers(arm, server)
+            with self._prepared(arm, server) as payloads, _sampled(sampler, arm.name, server):
+                yield Ready(arm, server, payloads)
 
-    @property
-    def _placement(self) -> Placement:
+    def _placement(self, arm: Arm) -> Placement:
         settings = self.settings
-        return Placement(settings.server_cpus, self.usable_cpus, slo_ms=settings.slo_ms)
+        return Placement(
+            settings.server_cpus, self.usable_cpus, slo_ms=settings.slo_ms, setting=arm.setting
+        )
 
-    def _announced(self, server: Server) -> AbstractContextManager[None]:
-        labels = {"job": "server", "run": self.folder.path.name, "backend": server.launch.label}
+    def _repository(self, arm: Arm) -> Path:
+        """One for all arms with nothing set, whose configuration is the same."""
+        own = self.folder.path / "settings" / file_name(arm.name)
+        return own if arm.setting else self.folder.repository
+
+    def _announced(self, arm: Arm, server: Server) -> AbstractContextManager[None]:
+        labels = {"job": "server", "run": self.folder.path.name, "backend": arm.name}
         return announced(server.launch.metrics_url, labels, self.listener.warning)
 
     @contextmanager
-    def _prepared(self, server: Server) -> Iterator[Path]:
+    def _prepared(self, arm: Arm, server: Server) -> Iterator[Path]:
         """The requests as files that the generator reads."""
-        folder, payloads = self.folder.path / "payloads", self._payloads
+        folder, payloads = self.folder.path / "payloads", self._asked(arm.model).payloads
         shared = self.settings.shared_memory
         with shared_inputs(server.url, payloads) if shared else nullcontext(payloads) as placed:
             write_payloads(folder, placed)
@@ -199,14 +236,14 @@ class Rig:
             timeout_s=settings.timeout_s,
             connections=settings.connections,
             seed=settings.seed,
-            values_every=20 if ready.answers else 0,
+            values_every=20 if ready.arm.answers else 0,
             server_pid=server.process.pid if server.process else None,
             output=self.folder.logs / f"{name}.generator.jsonl",
             until_confident=settings.until_confident,
             limit_s=settings.limit_s,
             slo_ns=settings.slo_ns,
         )
-        return self._with_boards(spec, ready.label)
+        return self._with_boards(spec, ready.arm.name)
 
     def log(self, name: str) -> Path:
         """Where the generator of such a ``spec`` prints."""
@@ -248,22 +285,21 @@ class Rig:
             client_cpus=self.fleet.cpu_count,
             server_cpus=ready.server.cpu_count,
             server_ended=ready.server.ended,
-            ceiling_rps=self.ceiling_rps if ready.answers else None,
+            ceiling_rps=self.ceiling_rps if ready.arm.answers else None,
         )
         trial = with_resources(trial, sampler)
         self.folder.append_trial(trial, histograms)
         return trial
 
-    def _admit(self, server: Server) -> bool:
-        """Parity, once per backend and run; a backend that fails is not measured."""
-        label = server.launch.label
-        if label in self.records:
+    def _admit(self, arm: Arm, server: Server) -> bool:
+        """Parity, once per arm and run; one that fails is not measured."""
+        if arm.name in self.records:
             return True
-        assert self._reference is not None
         parity = None
-        if resolve(label)[0].answers:
-            self.listener.stage(f"checking the answers of {label}")
-            result = check_parity(server.url, server.model, self._reference, self.access)
+        if arm.answers:
+            self.listener.stage(f"checking the answers of {arm.name}")
+            reference = self._asked(arm.model).reference
+            result = check_parity(server.url, server.model, reference, self.access)
             parity = Parity(
                 passed=result.passed,
                 rows=result.rows,
@@ -273,7 +309,7 @@ class Rig:
             )
         failed = parity is not None and not parity.passed
         record = BackendRecord(
-            label=label,
+            label=arm.name,
             facts=dict(server.launch.facts),
             warnings=server.launch.warnings,
             parity=parity,
@@ -283,12 +319,11 @@ class Rig:
         self._keep_record(record)
         return not failed
 
-    def _reach_workers(self, server: Server) -> None:
+    def _reach_workers(self, arm: Arm, server: Server) -> None:
         if server.process is None:
             return
-        assert self._reference is not None
-        self.listener.stage(f"warming up {server.launch.label}")
-        payload = payloads_from(server.model, self._reference)[0]
+        self.listener.stage(f"warming up {arm.name}")
+        payload = payloads_from(server.model, self._asked(arm.model).reference)[0]
         reach_every_worker(
             server.url,
             server.model.name,
@@ -299,7 +334,7 @@ class Rig:
         )
 
     def exclude(self, label: str, error: InfersweepError) -> None:
-        """Leave a backend out from now on, and say why."""
+        """Leave an arm out from now on, and say why; ``label`` is its name."""
         known = self.records.get(label)
         reason = " ".join(str(error).split())
         self._keep_record(
@@ -316,11 +351,11 @@ class Rig:
 
 
 @contextmanager
-def _sampled(sampler: Sampler, server: Server) -> Iterator[None]:
+def _sampled(sampler: Sampler, name: str, server: Server) -> Iterator[None]:
     """Samples are of this server while it is loaded."""
     hidden = server.launch.hidden
     pid = server.process.pid if server.process and not hidden else None
-    sampler.watch(server.launch.label, pid, hidden or ANOTHER_HOST)
+    sampler.watch(name, pid, hidden or ANOTHER_HOST)
     try:
         yield
     finally:

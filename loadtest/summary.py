@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from loadtest.analysis import summarise
+from collections.abc import Iterator, Mapping, Sequence
+
+from loadtest.analysis import HistogramReader, point_of
 from loadtest.folder import ResultsFolder
-from loadtest.results import Summary
+from loadtest.likeness import unlike_servers
+from loadtest.ranking import rank_points, rank_searches
+from loadtest.results import (
+    BackendRecord,
+    BackendSummary,
+    Manifest,
+    Point,
+    Settings,
+    Summary,
+    Trial,
+)
+from loadtest.searched import SearchRecord
+from loadtest.slo.record import record_of
+from loadtest.slo.state import CLOSED, evidence_of, state_of
 from serving.backends.registry import resolve
+
+_NO_ANSWERS = "it does not compute answers: the harness's own ceiling"
 
 
 def write_summary(folder: ResultsFolder) -> Summary:
@@ -14,16 +31,119 @@ def write_summary(folder: ResultsFolder) -> Summary:
     Raises:
         ResultsError: the folder is damaged or is none.
     """
-    manifest = folder.read_manifest()
-    exempt = frozenset(
-        label for label in manifest.settings.backends if not resolve(label)[0].answers
-    )
     summary = summarise(
-        manifest,
+        folder.read_manifest(),
         folder.read_backends(),
         folder.read_trials(),
         folder.read_histograms,
-        exempt=exempt,
     )
     folder.write_summary(summary)
     return summary
+
+
+def summarise(
+    manifest: Manifest,
+    records: Mapping[str, BackendRecord],
+    trials: Sequence[Trial],
+    read: HistogramReader,
+) -> Summary:
+    """Everything that the report shows, from what the run wrote."""
+    settings = manifest.settings
+    backends = tuple(
+        _backend(label, records.get(label), _points(settings, trials, label, read))
+        for label in settings.backends
+    )
+    searches = tuple(searches_of(settings, trials, read)) if settings.objectives else ()
+    out = dict(_not_ranked(settings, records))
+    if settings.objectives:
+        ranking = rank_searches(backends, searches, out, settings.batch_size)
+        complete = _searched_all(backends, searches, settings)
+        planned = len(trials)
+    else:
+        ranking = rank_points(backends, out, settings.level_name)
+        complete = _measured_all(backends, trials, settings)
+        planned = settings.planned_trials
+    return Summary(
+        manifest=manifest,
+        complete=complete,
+        planned_trials=planned,
+        finished_trials=len(trials),
+        backends=backends,
+        searches=searches,
+        ranking=ranking,
+    )
+
+
+def searches_of(
+    settings: Settings, trials: Sequence[Trial], read: HistogramReader
+) -> Iterator[SearchRecord]:
+    """Every search that was begun, of all backends, in the order of their repeats."""
+    seen = [evidence_of(trial, read(trial.id)) for trial in trials]
+    begun = dict.fromkeys((trial.repeat, trial.backend) for trial in trials)
+    for repeat, backend in sorted(begun, key=lambda one: one[0]):
+        yield record_of(state_of(settings, seen, backend, repeat))
+
+
+def _backend(label: str, record: BackendRecord | None, points: tuple[Point, ...]) -> BackendSummary:
+    return BackendSummary(
+        label=label,
+        facts=record.facts if record else {},
+        warnings=record.warnings if record else (),
+        parity=record.parity if record else None,
+        start_s=record.start_s if record else None,
+        excluded=record.excluded if record else None,
+        points=points,
+    )
+
+
+def _points(
+    settings: Settings, trials: Sequence[Trial], label: str, read: HistogramReader
+) -> tuple[Point, ...]:
+    """A search finds its levels itself; the closed loops in front of it are no points."""
+    own = [trial for trial in trials if trial.backend == label]
+    levels: Sequence[float] = settings.levels
+    if settings.objectives:
+        own = [trial for trial in own if trial.scenario != CLOSED]
+        levels = sorted({trial.level for trial in own})
+    return tuple(
+        point_of(at, read)
+        for level in levels
+        if (at := [trial for trial in own if trial.level == level])
+    )
+
+
+def _not_ranked(
+    settings: Settings, records: Mapping[str, BackendRecord]
+) -> Iterator[tuple[str, str]]:
+    if not settings.rank_unlike:
+        yield from unlike_servers(settings.backends, records).items()
+    for label in settings.backends:
+        if not resolve(label)[0].answers:
+            yield label, _NO_ANSWERS
+
+
+def _measured_all(
+    backends: Sequence[BackendSummary], trials: Sequence[Trial], settings: Settings
+) -> bool:
+    each = len(settings.levels) * settings.repeats
+    return all(
+        backend.excluded or sum(trial.backend == backend.label for trial in trials) >= each
+        for backend in backends
+    )
+
+
+def _searched_all(
+    backends: Sequence[BackendSummary], searches: Sequence[SearchRecord], settings: Settings
+) -> bool:
+    return all(
+        backend.excluded
+        or is_searched([one for one in searches if one.backend == backend.label], settings.repeats)
+        for backend in backends
+    )
+
+
+def is_searched(own: Sequence[SearchRecord], repeats: int) -> bool:
+    """Whether one backend needs no more searches: what is not reachable is asked for once."""
+    if any(not one.complete for one in own):
+        return False
+    return len(own) >= repeats or any(one.answer.kind == "not reachable" for one in own)

@@ -78,7 +78,7 @@ class Sweep:
         """Exclude what cannot be launched, before anything starts."""
         for label in self.settings.backends:
             try:
-                rig.plan(label)
+                rig.plan(rig.arm(label))
             except InfersweepError as error:
                 rig.exclude(label, error)
 
@@ -86,7 +86,7 @@ class Sweep:
         """Run ``pending``; a server that died is started again for what is left."""
         while pending:
             try:
-                with rig.ready(label, sampler) as ready:
+                with rig.ready(rig.arm(label), sampler) as ready:
                     if ready is None:
                         return
                     self._measure_all(rig, ready, pending, sampler)
@@ -100,7 +100,7 @@ class Sweep:
         self, rig: Rig, ready: Ready, pending: list[PlannedTrial], sampler: Sampler
     ) -> None:
         """Take from ``pending`` what was measured; stop when the server is gone."""
-        self.listener.stage(f"{ready.label}, repeat {pending[0].repeat}")
+        self.listener.stage(f"{ready.arm.name}, repeat {pending[0].repeat}")
         name = pending[0].id
         spec = rig.spec(ready, tuple(trial.level for trial in pending), name)
         for output in generate(spec, self.fleet, rig.log(name)):

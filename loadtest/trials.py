@@ -16,14 +16,18 @@ from loadtest.validity import judge
 
 @dataclass(frozen=True)
 class PlannedTrial:
+    """Attributes: ``probe`` is its place in a search, 0 for the closed loops in front."""
+
     backend: str
     level: float
     repeat: int
+    probe: int | None = None
 
     @property
     def id(self) -> str:
         name = "".join(c if c.isalnum() else "-" for c in self.backend)
-        return f"{name}-l{self.level:g}-r{self.repeat}"
+        probe = "" if self.probe is None else f"-p{self.probe}"
+        return f"{name}-l{self.level:g}-r{self.repeat}{probe}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ def trial_of(
     server_cpus: int,
     server_ended: str | None,
     ceiling_rps: float | None,
+    floor_ms: float | None = None,
+    encode_ns: float | None = None,
 ) -> tuple[Trial, Histograms]:
     """What is kept of one measured level, judged."""
     load = make_load(settings.scenario, planned.level, settings.parameters, settings.duration_s)
@@ -72,6 +78,7 @@ def trial_of(
         scenario=settings.scenario,
         level=planned.level,
         repeat=planned.repeat,
+        probe=planned.probe,
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         window_started_unix_s=output.window_started_unix_s,
         window_s=output.window_s,
@@ -94,6 +101,10 @@ def trial_of(
         server_ended=server_ended,
         clock_error_s=output.clock_error_s,
         cut=output.cut,
+        server_timings=output.server_timings,
+        server_timings_missing=output.server_timings_missing,
+        floor_ms=floor_ms,
+        encode_ns=encode_ns,
         verdict=judgement.verdict,
         reasons=judgement.reasons,
         notes=judgement.notes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtest.analysis import rank
+from loadtest.ranking import rank_points
 from loadtest.resources.record import (
     Energy,
     Gauge,
@@ -54,7 +54,7 @@ def summary(*, complete: bool = True, winner: bool = True) -> Summary:
         planned_trials=48,
         finished_trials=36 if complete else 20,
         backends=backends,
-        ranking=rank(backends, exempt=frozenset()),
+        ranking=rank_points(backends, {}),
     )
 
 
@@ -102,6 +102,7 @@ def _point(label: str, concurrency: int, spread: float) -> Point:
         requests_per_s=rate,
         inferences_per_s=rate,
         inferences_per_s_range=(rate * (1 - spread), rate * (1 + spread)),
+        inferences_per_s_repeats=(rate * (1 - spread), rate, rate * (1 + spread)),
         response_time_ms=nothing if empty else times,
         service_time_ms=nothing if empty else times,
         largest_response_ms=None if empty else middle * 2.3,

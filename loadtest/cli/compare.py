@@ -22,19 +22,31 @@ from loadtest.cli.options import (
     require_positive,
     split_of,
 )
+from loadtest.cli.searching import (
+    LimitOption,
+    MaxErrorsOption,
+    ObjectiveOption,
+    SearchWindows,
+    search_settings,
+)
+from loadtest.objective import parse_objectives
 from loadtest.results import Settings
 from loadtest.runner import Fleet
+from serving.errors import UsageError
 from serving.host import cpu_budget
 from serving.models.repository import find_model
 
 NAME = "compare"
 EXAMPLES = (
     "Examples: `infersweep compare --model image_classifier` · "
+    "`infersweep compare --objective 'p99<=50ms' --quick` · "
     "`infersweep compare --model face_detector --backends triton,onnxruntime --quick --out X` · "
     "`infersweep compare --backends onnxruntime,remote:http://127.0.0.1:8000`"
 )
 QUICK_CONCURRENCY, CONCURRENCY = "1,4", "1,2,4,8"
 QUICK_DURATION_S, DURATION_S = 2.0, 4.0
+SWEEP_REPEATS, SEARCH_REPEATS = 3, 5
+"""Rates of a search are known to 5%, so it takes more repeats to find a difference of 10%."""
 
 
 def run(
@@ -42,13 +54,20 @@ def run(
     backends: Annotated[
         str, typer.Option(help="comma-separated; fastapi:torch and remote:URL are possible")
     ] = DEFAULT_BACKENDS,
+    objective: ObjectiveOption = None,
+    max_errors: MaxErrorsOption = None,
     concurrency: Annotated[
-        str | None, typer.Option(help="users at once [default: 1,2,4,8]")
+        str | None,
+        typer.Option(help="users at once, where there is no objective [default: 1,2,4,8]"),
     ] = None,
     duration: Annotated[
-        float | None, typer.Option(help="seconds of one measured window [default: 4]")
+        float | None,
+        typer.Option(help="seconds of one window, of a search the shortest [default: 4; 5]"),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="windows per backend and concurrency")] = 3,
+    limit: LimitOption = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="server starts per backend [default: 3; of a search 5]")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="seconds before a request is given up")] = 10.0,
     seed: Annotated[int, typer.Option(help="order of trials and of inputs")] = 1,
     server_cpus: Annotated[
@@ -59,34 +78,57 @@ def run(
         Path | None, typer.Option(help="results folder; an unfinished run there is resumed")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="concurrency 1,4 and windows of 2 s")
+        bool,
+        typer.Option("--quick", help="concurrency 1,4, windows of 2 s; of a search 3 to 20"),
+    ] = False,
+    rank_unlike: Annotated[
+        bool, typer.Option(help="rank servers whose CPUs, precision or provider differ")
     ] = False,
     slo: SloOption = None,
     metrics_port: MetricsPortOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
 ) -> int:
-    """Measure one model on several backends and say which serves most."""
+    """Measure one model on several backends and say which serves most.
+
+    With an objective: which serves most within it, by a search on each of them in every repeat.
+    """
     found = find_model(model, repository)
     labels = parse_backends(backends)
     split = split_of(server_cpus, client_cpus)
-    levels = parse_counts(
-        concurrency or (QUICK_CONCURRENCY if quick else CONCURRENCY), "--concurrency"
-    )
-    settings = Settings(
-        model=model,
-        backends=labels,
-        levels=tuple(float(level) for level in levels),
-        duration_s=require_positive(
-            (QUICK_DURATION_S if quick else DURATION_S) if duration is None else duration,
-            "--duration",
-        ),
-        repeats=int(require_positive(repeats, "--repeats")),
-        timeout_s=require_positive(timeout, "--timeout"),
-        seed=seed,
-        slo_ms=parse_slo(slo),
-        server_cpus=split.server,
-        client_cpus=split.client,
-    )
+    if objective or max_errors:
+        if concurrency or slo:
+            raise UsageError(
+                "a search finds its load itself, and --objective is its objective",
+                hint="Leave --concurrency and --slo out.",
+            )
+        settings = search_settings(
+            parse_objectives(objective or [], max_errors),
+            model=model,
+            labels=labels,
+            repeats=SEARCH_REPEATS if repeats is None else repeats,
+            windows=SearchWindows(duration, limit, quick),
+            timeout_s=timeout,
+            seed=seed,
+            split=split,
+            rank_unlike=rank_unlike,
+        )
+    else:
+        levels = concurrency or (QUICK_CONCURRENCY if quick else CONCURRENCY)
+        length_s = QUICK_DURATION_S if quick else DURATION_S
+        repeats = SWEEP_REPEATS if repeats is None else repeats
+        settings = Settings(
+            model=model,
+            backends=labels,
+            levels=tuple(float(level) for level in parse_counts(levels, "--concurrency")),
+            duration_s=require_positive(length_s if duration is None else duration, "--duration"),
+            repeats=int(require_positive(repeats, "--repeats")),
+            timeout_s=require_positive(timeout, "--timeout"),
+            seed=seed,
+            slo_ms=parse_slo(slo),
+            rank_unlike=rank_unlike,
+            server_cpus=split.server,
+            client_cpus=split.client,
+        )
     fleet = Fleet(cpus=split.client)
     asked = Run(found, settings, fleet, cpu_budget().usable, out, metrics_port=metrics_port)
     return measure(Console(), asked)

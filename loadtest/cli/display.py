@@ -12,11 +12,17 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    SpinnerColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 from loadtest.results import Settings, Trial
+from loadtest.rounding import four_digits
+from loadtest.searched import ProbeRecord, SearchRecord
+
+VERDICT_COLOURS = {"met": "green", "costly": "yellow", "missed": "red", "void": "yellow"}
 
 
 class Display:
@@ -80,3 +86,23 @@ class LiveDisplay(Display):
             f"[{colour}]{trial.verdict}[/]{escape(why)}",
             highlight=False,
         )
+
+
+class SearchDisplay(Display):
+    """Of searches: the time that has gone by, a line per probe, and the answer of each search."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        super().__init__(console, *columns, total=None)
+
+    def probe_done(self, arm: str, repeat: int, probe: ProbeRecord) -> None:
+        assert probe.verdict is not None
+        self._progress.console.print(
+            f"{escape(arm)} repeat {repeat}, probe {probe.number}: "
+            f"{four_digits(probe.rate_rps)} requests/s "
+            f"[{VERDICT_COLOURS[probe.verdict]}]{probe.verdict}[/]: {escape(probe.why)}",
+            highlight=False,
+        )
+
+    def search_done(self, record: SearchRecord) -> None:
+        self._progress.console.print(record.answer.sentence, highlight=False, markup=False)

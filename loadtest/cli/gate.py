@@ -24,7 +24,8 @@ from loadtest.gate.written import (
     markdown,
     sentence,
 )
-from loadtest.measures import MEASURES, Measure, find_measure, four_digits
+from loadtest.measures import MEASURES, Measure, find_measure
+from loadtest.rounding import four_digits
 from loadtest.significance import CONFIDENCE
 from serving.errors import UsageError
 

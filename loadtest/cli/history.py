@@ -14,7 +14,8 @@ from loadtest.exporting.files import whole_or_absent
 from loadtest.history.figure import line_name, title_of
 from loadtest.history.page import picture, render
 from loadtest.history.runs import Group, History, read_history
-from loadtest.measures import MEASURES, find_measure, four_digits
+from loadtest.measures import MEASURES, find_measure
+from loadtest.rounding import four_digits
 from serving.errors import ResultsError, UsageError
 
 NAME = "history"

@@ -1,4 +1,4 @@
-"""What ``compare`` and ``load`` share: from settings to a results folder, a table and a page."""
+"""What the measuring commands share: from settings to a results folder, a table and a page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from loadtest.calibration import ceiling_for
-from loadtest.cli.display import LiveDisplay
+from loadtest.cli.display import Display, LiveDisplay, SearchDisplay
 from loadtest.cli.options import interrupt_on_sigterm
+from loadtest.contest import Contest
 from loadtest.engine.build import build
 from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
@@ -22,6 +23,7 @@ from loadtest.observing.publishing import Publishing, published
 from loadtest.report import write_report
 from loadtest.report.terminal import summary_table
 from loadtest.results import Settings, Summary
+from loadtest.rig import Rig, RigListener
 from loadtest.runner import Fleet
 from loadtest.summary import write_summary
 from loadtest.sweep import Sweep
@@ -56,35 +58,69 @@ def measure(console: Console, run: Run) -> int:
 
 
 def _measure(console: Console, run: Run) -> int:
-    settings = run.settings
     folder, ceiling_rps = prepare(console, run)
-    done = len(folder.read_trials())
+    work = _searches if run.settings.objectives else _sweep
     interrupted = False
     try:
-        with LiveDisplay(console, settings, done=done) as display, _published(folder, run, display):
-            Sweep(
-                settings,
-                run.model,
-                run.usable_cpus,
-                folder,
-                display,
-                run.fleet,
-                ceiling_rps=ceiling_rps,
-                access=run.access,
-            ).run()
+        work(console, run, folder, ceiling_rps)
     except KeyboardInterrupt:
         interrupted = True
-    summary = write_summary(folder)
-    page = write_report(folder)
-    console.print(summary_table(summary))
-    if len(settings.backends) > 1:
-        console.print(summary.ranking.sentence, style="bold", highlight=False)
-    console.print(f"Report: {page}", highlight=False)
+    summary = conclude(console, folder)
     if interrupted:
         console.print(f"Interrupted. Resume with: {folder.resume_command()}", highlight=False)
         return INTERRUPTED_EXIT_CODE
-    _require_a_valid_point(summary, page)
+    _require_an_answer(summary, folder.report)
     return 0
+
+
+def conclude(console: Console, folder: ResultsFolder) -> Summary:
+    """Derive summary and page from what is on disk, and show the answer."""
+    summary = write_summary(folder)
+    page = write_report(folder)
+    console.print(summary_table(summary))
+    if len(summary.backends) > 1 or summary.searches:
+        console.print(summary.ranking.sentence, style="bold", highlight=False, markup=False)
+    console.print(f"Report: {page}", highlight=False)
+    return summary
+
+
+def _sweep(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float | None) -> None:
+    done = len(folder.read_trials())
+    with (
+        LiveDisplay(console, run.settings, done=done) as display,
+        _published(folder, run, display),
+    ):
+        Sweep(
+            run.settings,
+            run.model,
+            run.usable_cpus,
+            folder,
+            display,
+            run.fleet,
+            ceiling_rps=ceiling_rps,
+            access=run.access,
+        ).run()
+
+
+def _searches(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float | None) -> None:
+    with SearchDisplay(console) as display, _published(folder, run, display):
+        rig = rig_of(run, folder, display, ceiling_rps)
+        Contest(rig, [rig.arm(label) for label in run.settings.backends], display).run()
+
+
+def rig_of(
+    run: Run, folder: ResultsFolder, listener: RigListener, ceiling_rps: float | None
+) -> Rig:
+    return Rig(
+        run.settings,
+        run.model,
+        run.usable_cpus,
+        folder,
+        listener,
+        run.fleet,
+        ceiling_rps,
+        run.access,
+    )
 
 
 def prepare(console: Console, run: Run) -> tuple[ResultsFolder, float | None]:
@@ -108,14 +144,17 @@ def prepare(console: Console, run: Run) -> tuple[ResultsFolder, float | None]:
 
 
 def _published(
-    folder: ResultsFolder, run: Run, display: LiveDisplay
+    folder: ResultsFolder, run: Run, display: Display
 ) -> AbstractContextManager[str | None]:
     cpus = run.settings.client_cpus
     return published(folder, Publishing(cpus, run.metrics_port, display.stage, display.warning))
 
 
-def _require_a_valid_point(summary: Summary, page: Path) -> None:
+def _require_an_answer(summary: Summary, page: Path) -> None:
+    """ "Not reachable" is one too."""
     if any(point.verdict == "VALID" for b in summary.backends for point in b.points):
+        return
+    if any(search.complete for search in summary.searches):
         return
     excluded = [b.excluded for b in summary.backends if b.excluded]
     reasons = [r for b in summary.backends for point in b.points for r in point.reasons]

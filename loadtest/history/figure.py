@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from loadtest.history.runs import Found, Group, History
-from loadtest.measures import four_digits
+from loadtest.rounding import four_digits
 from loadtest.report.figures import COLOURS, SYMBOLS, lay_out
 
 _PANEL, _GAP = 320, 110

@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 from loadtest.exporting.extras import needed
 from loadtest.history.figure import figure_of, line_name, title_of
 from loadtest.history.runs import History
-from loadtest.measures import four_digits
+from loadtest.rounding import four_digits
 from loadtest.report.templates import figure_data, template
 from serving.errors import MachineError
 

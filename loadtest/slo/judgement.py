@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadtest.objective import Evidence, Finding, Joules, Objectives
-from loadtest.slo.search import Verdict
+from loadtest.searched import ProbeVerdict
 from loadtest.validity import cause_of
 
 
@@ -13,7 +13,7 @@ from loadtest.validity import cause_of
 class Judgement:
     """Attributes: ``why`` says in words what decided."""
 
-    verdict: Verdict
+    verdict: ProbeVerdict
     why: str
     findings: tuple[Finding, ...]
 

@@ -1,79 +1,34 @@
-"""``search.json``: what a search found, told so that figure, page and terminal say the same."""
+"""A search as ``summary.json`` keeps it, with its answer in one sentence. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from pydantic import Field
-
-from loadtest.measures import four_digits
 from loadtest.objective import Evidence, Objectives, Percentile
-from loadtest.results import SCHEMA_VERSION, Manifest, Record
-from loadtest.slo.search import Answer, Kind, Verdict
+from loadtest.rounding import four_digits
+from loadtest.searched import AnswerRecord, LatencyRecord, ProbeRecord, SearchRecord
+from loadtest.slo.search import Answer
 from loadtest.slo.state import Judged, State
 
-FILE = "search.json"
 _NS_PER_MS = 1e6
 
 
-class LatencyRecord(Record):
-    """One percentile that is bounded; times in milliseconds."""
-
-    name: str
-    limit_ms: float
-    value_ms: float | None = Field(description="by nearest rank, however few the samples are")
-    low_ms: float | None = Field(description="99% bounds; null where the samples give none")
-    high_ms: float | None
-
-
-class ProbeRecord(Record):
-    """One window at one rate, or one of the closed loops in front of the search."""
-
-    number: int = Field(description="from 1; 0 for the closed loops")
-    trial: str
-    rate_rps: float = Field(description="planned; of a closed loop what was answered")
-    users: int | None = Field(default=None, description="of a closed loop")
-    verdict: Verdict | None = Field(description="null for the closed loops")
-    why: str
-    cut: bool = Field(description="whether the window was ended early")
-    window_s: float
-    requests: int = Field(description="due in the window")
-    latencies: tuple[LatencyRecord, ...]
-    found: tuple[str, ...] = Field(description="every objective held against it, in words")
-
-
-class AnswerRecord(Record):
-    kind: Kind
-    rate_rps: float | None = Field(description="highest that met everything")
-    missed_rps: float | None = Field(description="lowest above it that did not")
-    sentence: str
-    reasons: tuple[str, ...]
-    best_seen: str | None = Field(default=None, description="where nothing met everything")
-
-
-class SearchRecord(Record):
-    schema_version: int = SCHEMA_VERSION
-    manifest: Manifest
-    objectives: tuple[str, ...]
-    complete: bool = Field(description="whether no probe is missing")
-    closed: tuple[ProbeRecord, ...]
-    probes: tuple[ProbeRecord, ...]
-    answer: AnswerRecord
-
-
-def record_of(manifest: Manifest, state: State) -> SearchRecord:
+def record_of(state: State) -> SearchRecord:
     """What is known by now; a search that is not complete is told as such."""
     answer, complete = Answer("open", None, None), False
     if state.bracketed:
         answer, complete = state.search.answer, state.search.next_rps is None
     return SearchRecord(
-        manifest=manifest,
+        backend=state.backend,
+        repeat=state.repeat,
         objectives=state.objectives.texts,
         complete=complete,
-        closed=tuple(_closed(state.objectives, one) for one in state.closed.values()),
+        closed=tuple(
+            _closed(state.objectives, one) for one in state.closed.values() if state.repeat == 1
+        ),
         probes=tuple(_probe(state.objectives, i, one) for i, one in enumerate(state.probes, 1)),
-        answer=_answer(manifest.settings.backends[0], state, answer, complete=complete),
+        answer=_answer(state, answer, complete=complete),
     )
 
 
@@ -88,6 +43,7 @@ def _probe(objectives: Objectives, number: int, judged: Judged) -> ProbeRecord:
         cut=trial.cut is not None,
         window_s=trial.window_s,
         requests=trial.planned,
+        failed=trial.planned - trial.outcomes["ok"],
         latencies=tuple(_latency(one, judged.seen) for one in objectives.percentiles),
         found=tuple(found.told for found in judgement.findings),
     )
@@ -105,6 +61,7 @@ def _closed(objectives: Objectives, seen: Evidence) -> ProbeRecord:
         cut=False,
         window_s=trial.window_s,
         requests=trial.planned,
+        failed=trial.planned - trial.outcomes["ok"],
         latencies=tuple(_latency(one, seen) for one in objectives.percentiles),
         found=tuple(found.told for found in objectives.hold(seen)),
     )
@@ -128,11 +85,11 @@ def _ms(duration_ns: int | None) -> float | None:
     return None if duration_ns is None else duration_ns / _NS_PER_MS
 
 
-def _answer(label: str, state: State, answer: Answer, *, complete: bool) -> AnswerRecord:
+def _answer(state: State, answer: Answer, *, complete: bool) -> AnswerRecord:
     asked = " and ".join(state.objectives.texts)
     best = None if answer.met_rps is not None else _best_seen(state)
     reasons = "; ".join(answer.reasons)
-    sentence = " ".join(_sentences(label, asked, answer, complete=complete))
+    sentence = " ".join(_sentences(state.backend, asked, answer, complete=complete))
     if reasons:
         sentence += f" {reasons[0].upper()}{reasons[1:]}."
     if best and answer.kind == "not reachable":

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+
+from loadtest.searched import AnswerKind, ProbeVerdict
 
 PRECISION = 1.05
 """The search ends when the lowest rate that missed is at most so many times the highest met one."""
@@ -23,16 +24,11 @@ STEP_GROWTH = 3
 takes few enough bisections that ``MOST_PROBES`` are enough for a range of 1 to 7,500."""
 _DIGITS = 4
 
-Verdict = Literal["met", "costly", "missed", "void"]
-"""``costly``: all is met but what a higher rate makes cheaper, joules per inference. ``void``: the
-window is INVALID for a reason that is not the load."""
-Kind = Literal["found", "at least", "not reachable", "open"]
-
 
 @dataclass(frozen=True)
 class Probe:
     rate_rps: float
-    verdict: Verdict
+    verdict: ProbeVerdict
 
 
 @dataclass(frozen=True)
@@ -44,12 +40,18 @@ class Scope:
         lowest_rps: below it a window has too few requests for the percentile.
         highest_rps: above it the generator itself would be measured.
         hopeless: one request at a time misses already, so no lower rate can help.
+        first_step: ratio of the first two rates; small where the guess is a former answer.
     """
 
     first_rps: float
     lowest_rps: float
     highest_rps: float
     hopeless: bool = False
+    first_step: float = FIRST_STEP
+
+    def within(self, rate_rps: float) -> float:
+        """The nearest rate that can be probed, in four digits."""
+        return min(max(_rounded(rate_rps), self.lowest_rps), self.highest_rps)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Answer:
         reasons: what a reader must know besides.
     """
 
-    kind: Kind
+    kind: AnswerKind
     met_rps: float | None
     missed_rps: float | None
     reasons: tuple[str, ...] = ()
@@ -74,7 +76,7 @@ class Answer:
 class _Rate:
     """All that was told of one rate, in order."""
 
-    def __init__(self, verdicts: Iterable[Verdict]) -> None:
+    def __init__(self, verdicts: Iterable[ProbeVerdict]) -> None:
         verdicts = list(verdicts)
         counts = Counter(verdicts)
         self.kept = counts["met"] + counts["costly"]
@@ -100,7 +102,7 @@ class Search:
     scope: Scope
     path: tuple[Probe, ...] = ()
 
-    def told(self, verdict: Verdict) -> Search:
+    def told(self, verdict: ProbeVerdict) -> Search:
         """The search after a probe at ``next_rps``."""
         assert self.next_rps is not None
         return replace(self, path=(*self.path, Probe(self.next_rps, verdict)))
@@ -111,7 +113,7 @@ class Search:
         if len(self.path) >= MOST_PROBES:
             return None
         if not self.path:
-            return self._within(self.scope.first_rps)
+            return self.scope.within(self.scope.first_rps)
         again = self._to_repeat()
         return self._next_new() if again is None else again
 
@@ -197,18 +199,19 @@ class Search:
 
     def _upward(self, low: float) -> float:
         below = max((r for r in self._counted if r < low), default=low)
-        return self._within(low * max(FIRST_STEP, (low / below) ** STEP_GROWTH))
+        return self.scope.within(low * max(self.scope.first_step, (low / below) ** STEP_GROWTH))
 
     def _downward(self) -> float:
         lowest = self._barriers[0]
         above = self._barriers[1] if len(self._barriers) > 1 else lowest
-        return self._within(lowest / max(FIRST_STEP, (above / lowest) ** STEP_GROWTH))
+        return self.scope.within(
+            lowest / max(self.scope.first_step, (above / lowest) ** STEP_GROWTH)
+        )
 
-    def _within(self, rate_rps: float) -> float:
-        scope = self.scope
-        return min(max(_rounded(rate_rps), scope.lowest_rps), scope.highest_rps)
+    def _bounded(self, rate_rps: float) -> float:
+        return self.scope.within(rate_rps)
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> AnswerKind:
         low, high = self._low, self._high
         if self.next_rps is not None:
             return "open"

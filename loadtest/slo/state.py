@@ -1,20 +1,21 @@
-"""What a search knows, from the trials in its folder and from nothing else. Pure.
+"""What searches know, from the trials in their folder and from nothing else. Pure.
 
-So whatever was measured before a kill counts, and the answer can be derived again at any time.
+So whatever was measured before a kill counts, and the answers can be derived again at any time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from random import Random
 
 from loadtest.analysis import samples_of
 from loadtest.objective import Evidence, Objectives, Percentile, parse_objectives
 from loadtest.results import Histograms, Settings, Trial
 from loadtest.slo.bracket import MANY, ONE, Windows, bare_misses, scope_of
 from loadtest.slo.judgement import Judgement, judge_probe
-from loadtest.slo.search import Probe, Search
+from loadtest.slo.search import PRECISION, Answer, Probe, Scope, Search
 from serving.errors import LoadError
 
 CLOSED = "closed"
@@ -28,12 +29,22 @@ class Judged:
 
 @dataclass(frozen=True)
 class State:
-    """Attributes: ``closed`` loops by their users; ``probes`` in the order they ran."""
+    """One search, of one backend on one server start.
 
+    Attributes:
+        closed: loops in front of the backend's first search, by their users.
+        probes: in the order they ran.
+        former: the answer of the backend's first search, where this is a later one.
+    """
+
+    backend: str
+    repeat: int
+    seed: int
     objectives: Objectives
     windows: Windows
     closed: Mapping[float, Evidence]
     probes: tuple[Judged, ...]
+    former: Answer | None = None
 
     @property
     def bracketed(self) -> bool:
@@ -46,6 +57,10 @@ class State:
         Raises:
             LoadError: they gave no right answer, or the objectives cannot be measured here.
         """
+        path = (Probe(one.seen.trial.level, one.judgement.verdict) for one in self.probes)
+        return Search(self._scope(), tuple(path))
+
+    def _scope(self) -> Scope:
         bare, many = self.closed[ONE], self.closed[MANY]
         if not bare.samples.count:
             why = "; ".join(bare.trial.reasons)
@@ -61,8 +76,14 @@ class State:
             self.windows,
             hopeless=self._is_hopeless(bare),
         )
-        path = (Probe(one.seen.trial.level, one.judgement.verdict) for one in self.probes)
-        return Search(scope, tuple(path))
+        if self.former is None or self.former.met_rps is None:
+            return scope
+        # Rates are found in steps. Were all repeats on the same steps, rounding would look like
+        # agreement; so each begins at a place of its own inside one step.
+        shift = Random(f"{self.seed} {self.backend} {self.repeat}").uniform(-0.5, 0.5)
+        return replace(
+            scope, first_rps=self.former.met_rps * PRECISION**shift, first_step=PRECISION
+        )
 
     def _require_measurable(self, bare: Evidence) -> None:
         for found in self.objectives.hold(bare):
@@ -86,22 +107,39 @@ def evidence_of(trial: Trial, histograms: Histograms) -> Evidence:
     return Evidence(trial, samples_of(histograms.response_time, trial.outcomes["not_sent"]))
 
 
-def state_of(settings: Settings, seen: Sequence[Evidence]) -> State:
-    """Of a folder whose settings have objectives; ``seen`` are its trials in their order.
+def windows_of(settings: Settings) -> Windows:
+    return Windows(settings.duration_s, settings.limit_s)
+
+
+def state_of(settings: Settings, seen: Sequence[Evidence], backend: str, repeat: int = 1) -> State:
+    """Of one search in a folder whose settings have objectives; ``seen`` are all its trials.
 
     Raises:
         UsageError: the objectives cannot be read.
+        LoadError: the backend's first search is over, and says that there can be none.
     """
     objectives = parse_objectives(settings.objectives)
-    return State(
+    own = [one for one in seen if one.trial.backend == backend]
+    first = State(
+        backend,
+        1,
+        settings.seed,
         objectives,
-        Windows(settings.duration_s, settings.limit_s),
-        {one.trial.level: one for one in seen if one.trial.scenario == CLOSED},
-        tuple(
-            Judged(one, judge_probe(objectives, one))
-            for one in seen
-            if one.trial.scenario != CLOSED
-        ),
+        windows_of(settings),
+        {one.trial.level: one for one in own if one.trial.scenario == CLOSED},
+        _judged(objectives, own, 1),
+    )
+    if repeat == 1:
+        return first
+    former = first.search.answer if first.bracketed else None
+    return replace(first, repeat=repeat, probes=_judged(objectives, own, repeat), former=former)
+
+
+def _judged(objectives: Objectives, own: Sequence[Evidence], repeat: int) -> tuple[Judged, ...]:
+    return tuple(
+        Judged(one, judge_probe(objectives, one))
+        for one in own
+        if one.trial.scenario != CLOSED and one.trial.repeat == repeat
     )
 
 

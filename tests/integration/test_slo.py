@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loadtest.contest import Contest
 from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
 from loadtest.prepare import payloads_from
@@ -18,8 +19,9 @@ from loadtest.resources.sampler import Sampler
 from loadtest.results import Settings
 from loadtest.rig import Rig
 from loadtest.runner import Fleet, generate
-from loadtest.slo.record import FILE, ProbeRecord, SearchRecord
-from loadtest.slo.run import ObjectiveSearch
+from loadtest.searched import ProbeRecord, SearchRecord
+from loadtest.slo.search import MOST_PROBES
+from loadtest.summary import write_summary
 from loadtest.trial import StopRule
 from loadtest.trials import PlannedTrial
 from serving.errors import UsageError
@@ -52,8 +54,11 @@ class Listener:
     def backend_excluded(self, label: str, reason: str) -> None:
         raise AssertionError(f"{label}: {reason}")
 
-    def probe_done(self, probe: ProbeRecord, most: int) -> None:
-        assert probe.number <= most
+    def search_done(self, record: SearchRecord) -> None: ...
+
+    def probe_done(self, arm: str, repeat: int, probe: ProbeRecord) -> None:
+        assert (arm.startswith("remote:"), repeat) == (True, 1)
+        assert probe.number <= MOST_PROBES
         self.probes.append(probe)
         self.after.pop(len(self.probes), lambda: None)()
 
@@ -106,7 +111,9 @@ def search(model: Model, folder: Path, wanted: Settings, listener: Listener) -> 
     if not results.exists:
         results.write_manifest(describe_run(model, wanted, "infersweep slo"))
     rig = Rig(wanted, model, 2, results, listener, Fleet(cpus=(1,)))
-    return ObjectiveSearch(rig, listener).run()
+    Contest(rig, [rig.arm(label) for label in wanted.backends], listener).run()
+    (found,) = write_summary(results).searches
+    return found
 
 
 def waits_up_to(wait_ms: float, utilisation: float) -> float:
@@ -156,7 +163,7 @@ TURNS = 3
 def test_a_crossing_that_can_be_computed_is_found_also_over_a_kill(
     one_row: Model, queue: str, killed: Path, tmp_path: Path
 ) -> None:
-    before = ResultsFolder(killed).read_derived(FILE, SearchRecord)
+    (before,) = write_summary(ResultsFolder(killed)).searches
     assert not before.complete
     seen = []
     for turn in range(TURNS):
@@ -166,7 +173,6 @@ def test_a_crossing_that_can_be_computed_is_found_also_over_a_kill(
         assert found.probes[:2] == before.probes
         assert listener.probes == list(found.probes[2:])
         assert search(one_row, folder, asked(queue), Listener({1: interrupt})) == found
-        assert "<!doctype html>" in (folder / "search.html").read_text()
         seen.append(found.answer)
         if is_right(found):
             return
@@ -199,7 +205,7 @@ def test_a_rate_above_the_capacity_is_given_up_early_and_keeps_its_numbers(
     rig.open()
     with (
         Sampler(folder.resources) as sampler,
-        rig.ready(wanted.backends[0], sampler) as ready,
+        rig.ready(rig.arm(wanted.backends[0]), sampler) as ready,
     ):
         assert ready is not None
         rate_rps, length_s = 1.5 * CAPACITY_RPS, 8.0
@@ -208,7 +214,7 @@ def test_a_rate_above_the_capacity_is_given_up_early_and_keeps_its_numbers(
             update={"stop": stop, "duration_s": length_s}
         )
         (output,) = generate(spec, rig.fleet, rig.log("over"))
-        trial = rig.keep(PlannedTrial(ready.label, rate_rps, 1), output, ready, sampler)
+        trial = rig.keep(PlannedTrial(ready.arm.name, rate_rps, 1, 1), output, ready, sampler)
     assert trial.cut is not None
     assert "p90 allows" in trial.cut
     assert trial.window_s < length_s / 2

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from loadtest.analysis import percentiles_ms, samples_of, summarise
+from loadtest.analysis import percentiles_ms, samples_of
 from loadtest.results import Histograms, Percentiles, Point, Summary, Trial
+from loadtest.summary import summarise
 from tests import sample_trials as made
 from tests.sample_trials import MS, SECOND, requests
 
@@ -111,42 +112,52 @@ def summary(rates: dict[str, list[int]], **changes: object) -> Summary:
     repeats = len(next(iter(rates.values())))
     manifest = made.manifest(backends=tuple(rates), levels=(1,), repeats=repeats, **changes)
     records = {label: made.record(label) for label in rates}
-    return summarise(manifest, records, trials, histograms.__getitem__, exempt=frozenset({"null"}))
+    return summarise(manifest, records, trials, histograms.__getitem__)
 
 
-def test_a_winner_needs_repeats_that_do_not_overlap() -> None:
-    clear = summary({"a": [200, 210, 220], "b": [180, 190, 199]}).ranking
-    assert (clear.winner, [row.backend for row in clear.rows]) == ("a", ["a", "b"])
-    assert "1.11 times b" in clear.sentence
-    tie = summary({"a": [200, 210, 220], "b": [180, 190, 201]}).ranking
+def test_a_winner_needs_an_interval_that_leaves_one_out() -> None:
+    clear = summary({"triton": [200, 210, 220], "fastapi": [150, 155, 160]}).ranking
+    assert (clear.winner, [row.backend for row in clear.rows]) == ("triton", ["triton", "fastapi"])
+    against = clear.rows[1].against_first
+    assert against is not None
+    assert against.verdict == "slower"
+    assert against.low is not None
+    assert against.high is not None
+    told = f"{1 / against.ratio:.2f} times ({1 / against.high:.2f} to {1 / against.low:.2f} at 95%)"
+    assert f"{told} fastapi" in clear.sentence
+    tie = summary({"triton": [200, 210, 220], "fastapi": [180, 199, 201]}).ranking
     assert tie.winner is None
-    assert "No significant difference between a and b" in tie.sentence
+    assert "No significant difference between triton and fastapi" in tie.sentence
+
+
+def test_failures_stand_beside_each_other() -> None:
+    rows = summary({"triton": [200, 210, 220], "fastapi": [150, 155, 160]}).ranking.rows
+    assert [row.failed_share for row in rows] == [0, 0]
 
 
 def test_two_repeats_are_too_few_for_a_winner() -> None:
-    assert summary({"a": [400, 400], "b": [100, 100]}).ranking.winner is None
+    assert summary({"triton": [400, 400], "fastapi": [100, 100]}).ranking.winner is None
 
 
 def test_null_is_never_ranked() -> None:
-    ranking = summary({"null": [900, 900, 900], "b": [100, 100, 100]}).ranking
-    assert [row.backend for row in ranking.rows] == ["b"]
+    ranking = summary({"null": [900, 900, 900], "fastapi": [100, 100, 100]}).ranking
+    assert [row.backend for row in ranking.rows] == ["fastapi"]
     assert "null" in ranking.unranked
 
 
 def test_an_invalid_repeat_gives_no_numbers_and_most_must_be_valid() -> None:
-    good, good_histograms = made.trial("a", 1, 1, [5 * MS] * 100)
+    good, good_histograms = made.trial("triton", 1, 1, [5 * MS] * 100)
     bad, bad_histograms = made.trial(
-        "a", 1, 2, [1 * MS] * 900, verdict="INVALID", reasons=("9 wrong answers",)
+        "triton", 1, 2, [1 * MS] * 900, verdict="INVALID", reasons=("9 wrong answers",)
     )
     histograms = {h.trial: h for h in (good_histograms, bad_histograms)}
 
     def point(*trials: Trial) -> Point:
         found = summarise(
-            made.manifest(backends=("a",), levels=(1,)),
-            {"a": made.record("a")},
+            made.manifest(backends=("triton",), levels=(1,)),
+            {"triton": made.record("triton")},
             trials,
             histograms.__getitem__,
-            exempt=frozenset(),
         )
         return found.backends[0].points[0]
 
@@ -158,14 +169,16 @@ def test_an_invalid_repeat_gives_no_numbers_and_most_must_be_valid() -> None:
 
 
 def test_a_run_is_complete_when_every_trial_of_every_measured_backend_is_there() -> None:
-    assert summary({"a": [100, 100, 100]}).complete
-    trials = [made.trial("a", 1, 1, [5 * MS] * 100)]
+    assert summary({"triton": [100, 100, 100]}).complete
+    trials = [made.trial("triton", 1, 1, [5 * MS] * 100)]
     found = summarise(
-        made.manifest(backends=("a", "b"), levels=(1,), repeats=1),
-        {"a": made.record("a"), "b": made.record("b", excluded="it did not start")},
+        made.manifest(backends=("triton", "fastapi"), levels=(1,), repeats=1),
+        {
+            "triton": made.record("triton"),
+            "fastapi": made.record("fastapi", excluded="it did not start"),
+        },
         [trial for trial, _ in trials],
         {h.trial: h for _, h in trials}.__getitem__,
-        exempt=frozenset(),
     )
     assert found.complete
-    assert found.ranking.unranked == {"b": "it did not start"}
+    assert found.ranking.unranked == {"fastapi": "it did not start"}

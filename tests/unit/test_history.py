@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from plotly.offline import get_plotlyjs
 
-from loadtest.analysis import summarise
 from loadtest.cli import main
 from loadtest.folder import ResultsFolder
 from loadtest.history.figure import figure_of, title_of
 from loadtest.history.page import picture, render
 from loadtest.history.runs import History, read_history
 from loadtest.measures import MEASURES
+from loadtest.summary import summarise
 from serving.errors import MachineError, ResultsError, UsageError
 from tests import sample_trials as made
 from tests.sample_folders import energy, finished
@@ -131,7 +131,6 @@ def test_a_percentile_is_the_report_s(tmp_path: Path) -> None:
         folder.read_backends(),
         folder.read_trials(),
         folder.read_histograms,
-        exempt=frozenset(),
     )
     p50 = summary.backends[0].points[0].response_time_ms.p50
     assert p50 is not None

@@ -17,6 +17,7 @@ from benchmarks.synthetic import WINDOWS, SyntheticServer, population, probes, s
 from loadtest.confidence import Samples
 from loadtest.histogram import new_histogram
 from loadtest.objective import Objectives, Percentile, parse_objectives
+from loadtest.searched import ProbeVerdict
 from loadtest.slo.bracket import Windows, bare_misses, scope_of, utilisation_for
 from loadtest.slo.search import (
     MOST_PROBES,
@@ -25,21 +26,20 @@ from loadtest.slo.search import (
     Probe,
     Scope,
     Search,
-    Verdict,
 )
 from serving.errors import LoadError
 
 WIDE = Scope(first_rps=100.0, lowest_rps=10.0, highest_rps=1e5)
 
 
-def follow(scope: Scope, verdict: Callable[[float], Verdict]) -> Search:
+def follow(scope: Scope, verdict: Callable[[float], ProbeVerdict]) -> Search:
     search = Search(scope)
     while search.next_rps is not None:
         search = search.told(verdict(search.next_rps))
     return search
 
 
-def after(scope: Scope, verdicts: Sequence[Verdict]) -> Search:
+def after(scope: Scope, verdicts: Sequence[ProbeVerdict]) -> Search:
     """The search told these one after another, at the rates that it asks for."""
     search = Search(scope)
     for verdict in verdicts:
@@ -72,7 +72,7 @@ def test_a_crossing_anywhere_in_the_range_is_found_within_5_percent(
 
 @given(scope_first=rates, told=st.lists(verdicts, min_size=MOST_PROBES, max_size=MOST_PROBES))
 def test_no_answers_of_a_server_can_fool_or_prolong_the_search(
-    scope_first: float, told: list[Verdict]
+    scope_first: float, told: list[ProbeVerdict]
 ) -> None:
     """Whatever a server answers: it ends, stays where it can measure, and what it names as met is
     not above a miss, unless it met twice.
@@ -95,7 +95,7 @@ def test_no_answers_of_a_server_can_fool_or_prolong_the_search(
 
 
 @given(told=st.lists(verdicts, max_size=MOST_PROBES))
-def test_a_void_rate_is_repeated_once_at_most(told: list[Verdict]) -> None:
+def test_a_void_rate_is_repeated_once_at_most(told: list[ProbeVerdict]) -> None:
     search = Search(WIDE)
     for verdict in told:
         if search.next_rps is None:
@@ -215,7 +215,7 @@ def test_energy_alone_sends_the_search_upwards_and_is_not_reachable_at_its_end()
 
 
 def test_energy_that_a_higher_rate_pays_for_is_found() -> None:
-    def verdict(rate: float) -> Verdict:
+    def verdict(rate: float) -> ProbeVerdict:
         return "missed" if rate > 300 else "met" if rate > 200 else "costly"
 
     answer = follow(WIDE, verdict).answer
