@@ -6,7 +6,7 @@ Whoever measures (a sweep, a search) asks a rig for a ready server and hands it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -196,9 +196,13 @@ class Rig:
         own = self.folder.path / "settings" / file_name(arm.name)
         return own if arm.setting else self.folder.repository
 
-    def _announced(self, arm: Arm, server: Server) -> AbstractContextManager[None]:
+    @contextmanager
+    def _announced(self, arm: Arm, server: Server) -> Iterator[None]:
         labels = {"job": "server", "run": self.folder.path.name, "backend": arm.name}
-        return announced(server.launch.metrics_url, labels, self.listener.warning)
+        with ExitStack() as announcements:
+            for url in server.launch.metrics_urls:
+                announcements.enter_context(announced(url, labels, self.listener.warning))
+            yield
 
     @contextmanager
     def _prepared(self, arm: Arm, server: Server) -> Iterator[Path]:

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from serving.backends import triton
 from serving.backends.base import Launch, ServePlan
 from serving.backends.registry import resolve
 from serving.backends.triton.locate import Source, find_launcher
 from serving.backends.triton.wheel import ensure_triton
-from serving.errors import ServerError
+from serving.errors import ServerError, UsageError
+from serving.knobs import (
+    KNOBS,
+    Room,
+    Setting,
+    allowed,
+    checked,
+    default_setting,
+    describe,
+    environment,
+    threads,
+    write_setting,
+)
 from serving.models.repository import Model, place
-from serving.process import RunningProcess, free_port
-from serving.readiness import OPEN, Access, is_grpc, wait_ready
+from serving.process import RunningProcess, free_port, wait_until
+from serving.readiness import OPEN, Access, get_status, is_grpc, wait_ready
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -28,6 +45,8 @@ class Placement:
             configuration says.
         usable_cpus: what the machine has, to warn against more threads than that.
         slo_ms: the response time objective that the server's metrics count by.
+        setting: knobs that are not at their default; they go before ``instances`` and
+            ``intra_op_threads``, and may not state them once more.
     """
 
     cpus: tuple[int, ...]
@@ -37,6 +56,7 @@ class Placement:
     host: str = "127.0.0.1"
     port: int | None = None
     slo_ms: float | None = None
+    setting: Setting = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True)
@@ -84,15 +104,12 @@ def plan_launch(
     """Write the placed repository and ask the backend for its launch; starts nothing.
 
     Raises:
+        UsageError: the setting cannot be, or says what the placement says.
         InfersweepError: as the backend's ``launch`` says.
     """
     backend, option = resolve(label)
-    execution = model.config.execution
-    own = execution.instances // max(1, len(set(execution.devices)))
-    instances = placement.instances or (own if execution.kind == "gpu" else len(placement.cpus))
-    placed = place(
-        model, repository, instances=instances, intra_op_threads=placement.intra_op_threads
-    )
+    placed, setting = place_for(label, model, placement, repository)
+    variables = environment(setting)
     plan = ServePlan(
         label=label,
         option=option,
@@ -102,12 +119,37 @@ def plan_launch(
         work_folder=work_folder,
         host=placement.host,
         slo_ms=placement.slo_ms,
+        setting=setting,
+        env=variables,
     )
     launch = backend.launch(plan)
-    warning = _thread_warning(placed.config.threads, placement)
+    if setting:
+        facts = {**launch.facts, "setting": describe(setting)}
+        launch = replace(launch, env={**launch.env, **variables}, facts=facts)
+    warning = _thread_warning(label, placed, placement, setting)
     if warning and launch.argv:
         launch = replace(launch, warnings=(*launch.warnings, warning))
     return launch, placed
+
+
+def place_for(
+    label: str, model: Model, placement: Placement, repository: Path
+) -> tuple[Model, Setting]:
+    """Write the repository that a backend serves from; also gives the setting in its one form.
+
+    Raises:
+        UsageError: the setting cannot be, or says what the placement says.
+    """
+    setting = _checked(label, model, placement)
+    room = Room(len(placement.cpus), model.config)
+    placed = place(
+        model,
+        repository,
+        instances=placement.instances or int(KNOBS["instances"].default(room)),
+        intra_op_threads=placement.intra_op_threads,
+        edit=lambda message: write_setting(message, setting),
+    )
+    return placed, setting
 
 
 @contextmanager
@@ -141,6 +183,8 @@ def running(
             label=label,
             access=access,
         )
+        for url in launch.replica_metrics_urls:
+            _wait_replica(url, launch, process)
         yield Server(launch, placed, process, waited if process else None, len(placement.cpus))
 
 
@@ -156,8 +200,45 @@ def fetch_needed(labels: Sequence[str], progress: Callable[[str], None]) -> None
         ensure_triton(progress)
 
 
-def _thread_warning(threads: int, placement: Placement) -> str:
+def _checked(label: str, model: Model, placement: Placement) -> Setting:
+    """The setting, every value in its one form.
+
+    Raises:
+        UsageError: it cannot be, or says what the placement says.
+    """
+    setting = checked(label, placement.setting)
+    stated = {
+        "instances": placement.instances is not None,
+        "workers": placement.instances is not None,
+        "intra_op_threads": placement.intra_op_threads != 1,
+    }
+    twice = [name for name in setting if stated.get(name)]
+    if twice:
+        raise UsageError(f"{twice[0]} is stated twice", hint="Leave it out of the setting.")
+    # More threads than CPUs are a warning here, and a matter for whoever searches.
+    why_not = allowed(label, setting, Room(len(placement.cpus), model.config, math.inf))
+    if why_not:
+        raise UsageError(f"{label} cannot be set so: {why_not}", hint="Change one of these.")
+    return setting
+
+
+def _wait_replica(url: str, launch: Launch, process: RunningProcess | None) -> None:
+    """Until the replica with these metrics is up; the last thing that a server opens."""
+    at = urlsplit(url)
+    wait_until(
+        lambda: get_status(f"{at.scheme}://{at.netloc}", at.path) == 200,
+        deadline_s=launch.ready_within_s,
+        process=process,
+        what=f"{launch.label}: the replica with metrics at {url} is not up",
+    )
+
+
+def _thread_warning(label: str, placed: Model, placement: Placement, setting: Setting) -> str:
+    """More inference threads than CPUs are allowed, but likely to mislead."""
+    count, product = placed.config.threads, "instances x intra-op"
+    if setting:
+        room = Room(len(placement.cpus), placed.config)
+        count = threads({**default_setting(label, room), **setting})
+        product = "of all processes and instances"
     cpus = min(placement.usable_cpus, len(placement.cpus))
-    if threads <= cpus:
-        return ""
-    return f"{threads} inference threads (instances x intra-op) on {cpus} usable CPUs"
+    return f"{count} inference threads ({product}) on {cpus} usable CPUs" if count > cpus else ""

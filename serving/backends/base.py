@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from serving.models.repository import Model
 from serving.process import free_port
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_REPLICAS = Path(__file__).parents[1] / "replicas.py"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class ServePlan:
         port: HTTP port; a free one has been chosen where the user named none.
         slo_ms: the response time objective that the server's metrics count by.
         work_folder: an existing folder where the backend may write what it needs for this launch.
+        setting: knob to value, for those that are not at their default; what belongs into
+            ``config.pbtxt`` stands there already.
+        env: variables that the server is to have beside the backend's own.
     """
 
     label: str
@@ -36,6 +41,13 @@ class ServePlan:
     work_folder: Path
     host: str = "127.0.0.1"
     slo_ms: float | None = None
+    setting: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    env: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+    @property
+    def replicas(self) -> int:
+        """Server processes behind the one address."""
+        return int(self.setting.get("replicas", "1"))
 
     @property
     def url(self) -> str:
@@ -60,6 +72,10 @@ class Launch:
         facts: what serves and how, for the record: versions, engine, provider, threads.
         warnings: settings that are allowed but likely to mislead.
         ready_within_s: deadline for readiness.
+        metrics_url: where the server's metrics are; ``None`` where there are none, and where each
+            replica has its own.
+        replica_metrics_urls: the metrics of each replica; they are to be added up. What is asked of
+            ``url`` is answered by any one of them.
         hidden: why the server's processes cannot be seen from here; empty where they can.
     """
 
@@ -74,6 +90,20 @@ class Launch:
     grpc_url: str | None = None
     ready_within_s: float = 60.0
     hidden: str = ""
+    replica_metrics_urls: tuple[str, ...] = ()
+
+    @property
+    def metrics_urls(self) -> tuple[str, ...]:
+        """Everything to scrape, to see the whole server."""
+        return (self.metrics_url,) if self.metrics_url else self.replica_metrics_urls
+
+
+def replicated(ports: Sequence[int]) -> tuple[str, ...]:
+    """The part of a command that stands before the program, to run one copy for each port.
+
+    ``{port}`` in the program's arguments stands for the copy's own port.
+    """
+    return (sys.executable, "-I", "-S", str(_REPLICAS), ",".join(map(str, ports)))
 
 
 class Backend(Protocol):

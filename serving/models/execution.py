@@ -29,6 +29,9 @@ from serving.models.accelerators import (
 
 INTRA_OP_THREADS = "intra_op_thread_count"
 INTER_OP_THREADS = "inter_op_thread_count"
+EXECUTION_MODE = "execution_mode"
+MEMORY_ARENA = "enable_mem_arena"
+MEMORY_PATTERN = "enable_mem_pattern"
 _DEVICE_ALLOCATOR = "session.use_device_allocator_for_initializers"
 _SHRINKAGE = "memory.enable_memory_arena_shrinkage"
 _ORT_CPU_INSTANCES = 2
@@ -115,9 +118,9 @@ def parse_execution(message: schema.ModelConfig, where: str) -> Execution:
         graph_level=_graph_level(message.optimization.graph.level, where),
         intra_op_threads=_threads(INTRA_OP_THREADS, parameters, where),
         inter_op_threads=_threads(INTER_OP_THREADS, parameters, where),
-        parallel=_flag("execution_mode", parameters, where, default="0"),
-        memory_arena=_flag("enable_mem_arena", parameters, where, default="1"),
-        memory_pattern=_flag("enable_mem_pattern", parameters, where, default="1"),
+        parallel=_flag(EXECUTION_MODE, parameters, where, default="0"),
+        memory_arena=_flag(MEMORY_ARENA, parameters, where, default="1"),
+        memory_pattern=_flag(MEMORY_PATTERN, parameters, where, default="1"),
     )
     execution = replace(execution, arena_shrinkage=_shrinkage(execution, parameters, where))
     if _DEVICE_ALLOCATOR in parameters:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import Message
+from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, load_config, load_message, render, with_placement
@@ -138,8 +140,17 @@ def find_model(name: str, root: Path = DEFAULT_ROOT) -> Model:
     return models[name]
 
 
-def place(model: Model, root: Path, *, instances: int, intra_op_threads: int) -> Model:
+def place(
+    model: Model,
+    root: Path,
+    *,
+    instances: int,
+    intra_op_threads: int,
+    edit: Callable[[schema.ModelConfig], None] | None = None,
+) -> Model:
     """Write a repository at ``root`` that serves ``model`` with the given instances and threads.
+
+    ``edit`` may change more of the configuration.
 
     Only ``config.pbtxt`` is new; the version folders are links to those of ``model``, so every
     backend loads the very same file. What was served stays readable beside the results.
@@ -151,6 +162,8 @@ def place(model: Model, root: Path, *, instances: int, intra_op_threads: int) ->
         instances=instances,
         intra_op_threads=intra_op_threads,
     )
+    if edit is not None:
+        edit(message)
     (placed.folder / "config.pbtxt").write_text(render(message), encoding="utf-8")
     for version in model.versions:
         link = placed.folder / str(version)

@@ -16,6 +16,7 @@ from serving.backends.fastapi.gunicorn_hooks import FOLDER_VARIABLE
 from serving.backends.fastapi.scripting import why_not_scriptable
 from serving.backends.fastapi.settings import Settings
 from serving.errors import MachineError, ModelError, UsageError
+from serving.knobs.table import GUNICORN_ASGI, WORKER_CLASSES
 from serving.models.repository import Model
 from serving.models.weights import cache_folder
 from serving.models.zoo import ENTRIES
@@ -77,25 +78,27 @@ class FastApiBackend:
             repository=plan.model.root,
             model=plan.model.name,
             engine=engine,
-            inference_threads=1,
+            inference_threads=int(plan.setting.get("worker_threads", "1")),
             metrics_port=metrics_port,
             metrics_host=plan.host,
             slo_ms=plan.slo_ms,
         )
+        worker_class = plan.setting.get("worker_class", WORKER_CLASSES[0])
         return Launch(
             label=plan.label,
             url=plan.url,
             argv=(
                 *(sys.executable, "-m", "gunicorn", "serving.backends.fastapi.app:create_app()"),
                 *("--config", "python:serving.backends.fastapi.gunicorn_hooks"),
-                *("--worker-class", "uvicorn_worker.UvicornWorker"),
+                *("--worker-class", worker_class),
                 *("--workers", str(config.instances)),
                 *("--bind", f"{plan.host}:{plan.port}"),
-                *("--graceful-timeout", "10", "--keep-alive", "75", "--no-control-socket"),
+                *("--graceful-timeout", graceful_timeout_s(worker_class)),
+                *("--keep-alive", "75", "--no-control-socket"),
             ),
             env={
                 **settings.to_environment(),
-                **_compiler_environment(engine),
+                **compiler_environment(engine),
                 FOLDER_VARIABLE: _metrics_folder(plan),
             },
             worker_count=config.instances,
@@ -110,6 +113,14 @@ class FastApiBackend:
             metrics_url=f"http://{plan.host}:{metrics_port}/metrics",
             ready_within_s=_COMPILED_WITHIN_S if engine == "torch-compile" else _READY_WITHIN_S,
         )
+
+
+def graceful_timeout_s(worker_class: str) -> str:
+    """How long a worker that is told to end may take.
+
+    gunicorn's own ASGI worker waits that long for kept connections too, even if they are idle.
+    """
+    return "5" if worker_class == GUNICORN_ASGI else "10"
 
 
 def _require_torch(label: str, engine: str, model: Model) -> None:
@@ -146,7 +157,7 @@ def _metrics_folder(plan: ServePlan) -> str:
         ) from None
 
 
-def _compiler_environment(engine: str) -> dict[str, str]:
+def compiler_environment(engine: str) -> dict[str, str]:
     """Kernels are kept for the next start, and compiled without processes that stay behind."""
     if engine != "torch-compile":
         return {}

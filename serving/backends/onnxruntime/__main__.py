@@ -49,13 +49,16 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     tls = _tls(settings)
-    require_free_port(settings.port, settings.host)
+    if not settings.reuse_port:
+        require_free_port(settings.port, settings.host)
+    if settings.metrics_port is not None:
+        require_free_port(settings.metrics_port, settings.host)
     catalogue = Catalogue(settings.repository, limits, settings.slo_ns)
     app = Application(catalogue, SharedMemory(limits.body_bytes), limits)
     heads = HeadParser(find_route, limits.headers, settings.token)
     server = HttpServer(app, heads, limits)
     await _load_all(catalogue, settings)
-    await server.listen(settings.host, settings.port, tls)
+    await _listen(server, settings, tls)
     grpc_at = "" if settings.grpc_port is None else f", gRPC at port {settings.grpc_port}"
     print(f"serving at {settings.host}:{settings.port}{grpc_at}", flush=True)  # noqa: T201
     rpc = await grpc_front.start(app, settings) if settings.grpc_port is not None else None
@@ -68,6 +71,19 @@ async def _serve(settings: Settings) -> None:
         await rpc.stop(0)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(catalogue.close(), 1.0)
+
+
+async def _listen(server: HttpServer, settings: Settings, tls: ssl.SSLContext | None) -> None:
+    shared = settings.reuse_port
+    try:
+        await server.listen(settings.host, settings.port, tls, reuse_port=shared)
+        if settings.metrics_port is not None:
+            await server.listen(settings.host, settings.metrics_port, tls)
+    except OSError as error:
+        raise MachineError(
+            f"cannot listen at {settings.host}: {error}",
+            hint="Choose another --port or --metrics-port, or stop what listens there.",
+        ) from None
 
 
 async def _load_all(catalogue: Catalogue, settings: Settings) -> None:

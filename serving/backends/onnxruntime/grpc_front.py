@@ -67,7 +67,7 @@ async def start(app: Application, settings: Settings) -> grpc.aio.Server:
         options=[
             ("grpc.max_receive_message_length", limit),
             ("grpc.max_send_message_length", limit),
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(settings.reuse_port)),
         ],
     )
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Service(app), server)

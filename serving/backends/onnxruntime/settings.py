@@ -49,7 +49,8 @@ class Limits:
 class Settings:
     """Attributes: ``poll_s`` is how often the repository is looked through; 0 for never.
 
-    ``slo_ms`` is the objective whose keeping the metrics count exactly.
+    ``slo_ms`` is the objective whose keeping the metrics count exactly. With ``reuse_port`` other
+    processes of this user may listen at the same ports; ``metrics_port`` is this process's alone.
     """
 
     repository: Path
@@ -63,6 +64,8 @@ class Settings:
     key: Path | None = None
     token: str = field(default="", repr=False)
     slo_ms: float | None = None
+    reuse_port: bool = False
+    metrics_port: int | None = None
 
     @property
     def slo_ns(self) -> int | None:
@@ -93,6 +96,10 @@ def parse(arguments: list[str] | None = None) -> Settings:
     parser.add_argument("--tls-certificate", dest="certificate", type=Path, metavar="FILE")
     parser.add_argument("--tls-key", dest="key", type=Path, metavar="FILE")
     parser.add_argument("--slo-ms", type=float, help="a response time objective to count by")
+    parser.add_argument("--reuse-port", action="store_true", help="share the ports with replicas")
+    parser.add_argument(
+        "--metrics-port", type=int, help="also answer there, for this replica alone"
+    )
     bounds = {limit.name: limit.default for limit in dataclasses.fields(Limits)}
     for name, default in bounds.items():
         flag = f"--{name.removesuffix('_bytes').removesuffix('_s').replace('_', '-')}-limit"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from serving.backends.base import Launch, ServePlan
+from serving.backends.base import Launch, ServePlan, replicated
 from serving.backends.triton.container import WARNING, container_command, image
 from serving.backends.triton.locate import (
     PROGRAM,
@@ -126,21 +126,26 @@ def _launch(
     warnings: tuple[str, ...] = (),
 ) -> Launch:
     config = plan.model.config
-    grpc_port, metrics_port = plan.more_ports(2)
-    threads = max(1, len(plan.cpus))
+    grpc_port, *metrics_ports = plan.more_ports(1 + plan.replicas)
+    urls = tuple(f"http://{plan.host}:{port}/metrics" for port in metrics_ports)
+    # Its default of 8 threads would contend for the few CPUs that the server is given.
+    threads = plan.setting.get("http_threads") or str(max(1, len(plan.cpus)))
+    single = plan.replicas == 1
+    own_port = metrics_ports[0] if single else "{port}"
     return Launch(
         label=plan.label,
         url=plan.url,
         argv=(
+            *(() if single else replicated(metrics_ports)),
             *program,
             f"--model-repository={plan.model.root.resolve()}",
             *("--model-control-mode=explicit", f"--load-model={plan.model.name}"),
             "--disable-auto-complete-config",
             *(f"--http-address={plan.host}", f"--http-port={plan.port}"),
-            # Its default of 8 threads would contend for the few CPUs that the server is given.
             f"--http-thread-count={threads}",
             *(f"--grpc-address={plan.host}", f"--grpc-port={grpc_port}"),
-            *(f"--metrics-address={plan.host}", f"--metrics-port={metrics_port}"),
+            *(f"--metrics-address={plan.host}", f"--metrics-port={own_port}"),
+            *(() if single else ("--reuse-http-port=true", "--reuse-grpc-port=true")),
             # Below the grace that a stopping process is given before it is killed.
             "--exit-timeout-secs=5",
             *((f"--backend-directory={backends}",) if backends else ()),
@@ -151,10 +156,11 @@ def _launch(
             **facts,
             "instances": str(config.instances),
             "intra-op threads per instance": str(config.intra_op_threads),
-            "HTTP threads": str(threads),
+            "HTTP threads": threads,
         },
         warnings=warnings,
-        metrics_url=f"http://{plan.host}:{metrics_port}/metrics",
+        metrics_url=urls[0] if single else None,
+        replica_metrics_urls=() if single else urls,
         grpc_url=f"grpc://{plan.host}:{grpc_port}",
         ready_within_s=120.0,
     )

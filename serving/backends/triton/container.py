@@ -27,6 +27,7 @@ def container_command(plan: ServePlan) -> tuple[str, ...]:
     return (
         *("docker", "run", "--rm", "--init", "--network", "host", "--ipc", "host"),
         *("--cpuset-cpus", format_cpus(plan.cpus)),
+        *(part for name, value in plan.env.items() for part in ("--env", f"{name}={value}")),
         *(("--gpus", "all") if plan.model.config.accelerator == "gpu" else ()),
         *mounts,
         image(),

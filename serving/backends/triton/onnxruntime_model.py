@@ -127,13 +127,17 @@ class TritonPythonModel:
 
 
 def open_session(path: Path, parameters: Mapping[str, Any]) -> onnxruntime.InferenceSession:
-    """A session on the CPU with the configuration's thread counts.
+    """A session on the CPU with the configuration's threads, execution mode and memory.
 
     Raises:
         RuntimeError: ONNX Runtime took another provider.
     """
     options = onnxruntime.SessionOptions()
-    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    modes = onnxruntime.ExecutionMode
+    parallel = _flag(parameters, "execution_mode", default="0")
+    options.execution_mode = modes.ORT_PARALLEL if parallel else modes.ORT_SEQUENTIAL
+    options.enable_cpu_mem_arena = _flag(parameters, "enable_mem_arena", default="1")
+    options.enable_mem_pattern = _flag(parameters, "enable_mem_pattern", default="1")
     options.intra_op_num_threads = _threads(parameters, "intra_op_thread_count")
     options.inter_op_num_threads = _threads(parameters, "inter_op_thread_count")
     session = onnxruntime.InferenceSession(str(path), options, providers=[_PROVIDER])
@@ -172,3 +176,7 @@ def _fault(error: Exception) -> Any:
 
 def _threads(parameters: Mapping[str, Any], key: str) -> int:
     return int(parameters.get(key, {}).get("string_value", 1))
+
+
+def _flag(parameters: Mapping[str, Any], key: str, *, default: str) -> bool:
+    return parameters.get(key, {}).get("string_value", default).lower() in ("1", "true")

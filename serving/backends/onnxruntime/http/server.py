@@ -35,20 +35,29 @@ class HttpServer:
         self.date = b""
         self.draining = False
         self._connections: set[Connection] = set()
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Raises OSError when the address cannot be had."""
-        self._sweep()
-        self._listener = await self.loop.create_server(
+    async def listen(
+        self, host: str, port: int, tls: ssl.SSLContext | None, *, reuse_port: bool = False
+    ) -> None:
+        """Answer at one more address; with ``reuse_port`` others may listen there too.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        if self._sweeper is None:
+            self._sweep()
+        listener = await self.loop.create_server(
             lambda: Connection(self),
             host,
             port,
             ssl=tls,
             ssl_handshake_timeout=self.limits.stall_s if tls else None,
             backlog=1024,
+            reuse_port=reuse_port or None,
         )
+        self._listeners.append(listener)
 
     @property
     def owed(self) -> int:
@@ -69,8 +78,8 @@ class HttpServer:
     def drain(self) -> None:
         """Accept no more, close what is idle, and close the others after their reply."""
         self.draining = True
-        if self._listener:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in list(self._connections):
             if not connection.busy and not connection.partial:
                 connection.transport.close()
