@@ -15,7 +15,7 @@ from loadtest.rig import Arm, Ready, Rig, RigListener
 from loadtest.runner import generate
 from loadtest.searched import ProbeRecord, SearchRecord
 from loadtest.slo.bracket import CLOSED_S, MANY, ONE
-from loadtest.slo.measurable import require_visible
+from loadtest.slo.measurable import require_measurable, require_visible
 from loadtest.slo.record import record_of
 from loadtest.slo.state import CLOSED, State, evidence_of, state_of
 from loadtest.trial import StopRule
@@ -171,6 +171,7 @@ class Contest:
         objectives = parse_objectives(self.rig.settings.objectives)
         for arm in self.arms:
             with self._leaving_out(arm):
+                require_measurable(objectives, arm.backend, self.rig.settings.timeout_s)
                 require_visible(objectives, self.rig.plan(arm))
 
     def _visits(self) -> Iterator[tuple[Arm, int]]:

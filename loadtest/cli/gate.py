@@ -15,7 +15,7 @@ from rich.table import Table
 from loadtest.cli.options import parse_share
 from loadtest.exporting.files import write_text
 from loadtest.folder import ResultsFolder
-from loadtest.gate.decision import STATUSES, Decision, Rule, Verdict, decide, share
+from loadtest.gate.decision import STATUSES, Decision, Row, Rule, Verdict, decide, share
 from loadtest.gate.side import read_side
 from loadtest.gate.written import (
     change_text,
@@ -24,6 +24,7 @@ from loadtest.gate.written import (
     markdown,
     sentence,
 )
+from loadtest.highest import point_name
 from loadtest.measures import MEASURES, Measure, find_measure
 from loadtest.rounding import four_digits
 from loadtest.significance import CONFIDENCE
@@ -114,11 +115,15 @@ def _reasons(decision: Decision) -> Iterator[str]:
     found: dict[tuple[Verdict, str], list[str]] = {}
     for row in decision.rows:
         if row.verdict != "pass":
-            name = f"{row.backend} at {row.level:g} {decision.level_name}, {row.measure.name}"
+            name = f"{row.backend} at {_point(row, decision)}, {row.measure.name}"
             found.setdefault((row.verdict, row.why), []).append(name)
     for (verdict, why), names in found.items():
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield f"{verdict}: {'; '.join(names[:_NAMED])}{more}: {why}"
+
+
+def _point(row: Row, decision: Decision) -> str:
+    return point_name(row.level, decision.level_name)
 
 
 def _table(decision: Decision) -> Table:
@@ -132,7 +137,7 @@ def _table(decision: Decision) -> Table:
     table.add_column("verdict", no_wrap=True)
     before = ""
     for row in decision.rows:
-        point = f"{row.backend}, {row.level:g} {decision.level_name}"
+        point = f"{row.backend}, {_point(row, decision)}"
         if several and point != before:
             table.add_row(escape(point))
         before = point

@@ -151,7 +151,7 @@ def _published(
 
 
 def _require_an_answer(summary: Summary, page: Path) -> None:
-    """ "Not reachable" is one too."""
+    """A search that ended without a rate has given one, too."""
     if any(point.verdict == "VALID" for b in summary.backends for point in b.points):
         return
     if any(search.complete for search in summary.searches):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loadtest.gate.side import Side
+from loadtest.highest import levels_of, point_name
 from loadtest.likeness import (
     conditions,
     conditions_of_backend,
@@ -115,7 +116,7 @@ def decide(
     """
     one, other = before.manifest.settings, after.manifest.settings
     backends = [label for label in one.backends if label in other.backends]
-    levels = [level for level in one.levels if level in other.levels]
+    levels = [level for level in levels_of(one) if level in levels_of(other)]
     if not backends or not levels:
         raise ResultsError(
             f"{before.name} and {after.name} have no backend and level in common",
@@ -134,7 +135,8 @@ def decide(
         for measure in measures
     )
     notes = (*_notes(before, after, backends), *_on_one_side(before, after))
-    if any(measure.name == "throughput" for measure in measures) and not is_closed(one):
+    scheduled = not one.objectives and not is_closed(one)
+    if any(measure.name == "throughput" for measure in measures) and scheduled:
         notes += (f"{one.scenario}: its schedule sets the throughput; gate p99 too",)
     return Decision(before.name, after.name, one.level_name, rule, rows, unlike, notes)
 
@@ -241,8 +243,8 @@ def _on_one_side(before: Side, after: Side) -> Iterator[str]:
     one, other = before.manifest.settings, after.manifest.settings
     for name, own, its in (("baseline", one, other), ("candidate", other, one)):
         labels = [label for label in own.backends if label not in its.backends]
-        levels = [level for level in own.levels if level not in its.levels]
+        levels = [level for level in levels_of(own) if level not in levels_of(its)]
         if labels:
             yield f"only in the {name}: {', '.join(labels)}"
         if levels:
-            yield f"only in the {name}: {', '.join(f'{n:g}' for n in levels)} {own.level_name}"
+            yield f"only in the {name}: {', '.join(point_name(n, own.level_name) for n in levels)}"

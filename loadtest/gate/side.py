@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loadtest.folder import ResultsFolder
+from loadtest.highest import comparable, missing, trials_at
 from loadtest.measures import SamplesReader, samples_reader
 from loadtest.results import BackendRecord, Manifest, Trial
 from serving.errors import ResultsError
@@ -28,7 +29,7 @@ class Side:
     configuration: bytes | None = None
 
     def at(self, backend: str, level: float) -> list[Trial]:
-        return [t for t in self.trials if t.backend == backend and t.level == level]
+        return trials_at(self.trials, backend, level)
 
     def excluded(self, backend: str) -> str | None:
         """Why it was not measured."""
@@ -40,35 +41,26 @@ def read_side(folder: ResultsFolder, name: str) -> Side:
     """Raises ResultsError when the run is missing, damaged, of a newer schema, or unfinished."""
     manifest, records = folder.read_manifest(), folder.read_backends()
     trials = folder.read_trials()
-    side = Side(
+    torn = "its last line is half-written" if _is_torn(folder) else ""
+    lacking = missing(manifest.settings, trials, records, folder.read_histograms)
+    if lacking or torn:
+        raise ResultsError(
+            f"{name} is unfinished: {', and '.join(filter(None, (lacking, torn)))}",
+            hint=f"Resume it: {folder.resume_command()}",
+        )
+    return Side(
         name,
         manifest,
         records,
-        trials,
+        comparable(manifest.settings, trials, folder.read_histograms),
         samples_reader(folder.read_histograms),
         _configuration(folder, manifest.settings.model),
     )
-    _require_finished(side, folder)
-    return side
 
 
 def _configuration(folder: ResultsFolder, model: str) -> bytes | None:
     path = folder.path / "model_repository" / model / "config.pbtxt"
     return path.read_bytes() if path.is_file() else None
-
-
-def _require_finished(side: Side, folder: ResultsFolder) -> None:
-    settings = side.manifest.settings
-    measured = [label for label in settings.backends if not side.excluded(label)]
-    planned = len(measured) * len(settings.levels) * settings.repeats
-    done = sum(trial.backend in measured for trial in side.trials)
-    torn = _is_torn(folder)
-    if done < planned or torn:
-        cut = ", and its last line is half-written" if torn else ""
-        raise ResultsError(
-            f"{side.name} is unfinished: {done} of {planned} trials{cut}",
-            hint=f"Resume it: {folder.resume_command()}",
-        )
 
 
 def _is_torn(folder: ResultsFolder) -> bool:

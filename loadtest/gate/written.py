@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from loadtest.gate.decision import Decision, Row, Verdict, share
+from loadtest.highest import point_name
 from loadtest.rounding import four_digits
 
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -81,7 +82,7 @@ def _properties(decision: Decision) -> Iterator[tuple[str, str]]:
 
 
 def _case(suite: ET.Element, row: Row, decision: Decision) -> None:
-    name = f"{row.measure.name} at {row.level:g} {decision.level_name}"
+    name = f"{row.measure.name} at {point_name(row.level, decision.level_name)}"
     case = ET.SubElement(
         suite,
         "testcase",
@@ -129,14 +130,14 @@ def _markdown(decision: Decision) -> Iterator[str]:
         yield from (f"- {_text(text)}" for text in decision.unlike)
         yield ""
     yield (
-        f"| backend | {_text(decision.level_name)} | metric | baseline | candidate | change | "
+        "| backend | point | metric | baseline | candidate | change | "
         f"{share(decision.rule.confidence)} interval | verdict | why |"
     )
     yield "|---|--:|---|--:|--:|--:|--:|---|---|"
     for row in decision.rows:
         cells = (
             _text(row.backend),
-            f"{row.level:g}",
+            _text(point_name(row.level, decision.level_name)),
             _text(f"{row.measure.name}, {row.measure.unit}"),
             four_digits(row.before),
             four_digits(row.after),

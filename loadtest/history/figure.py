@@ -10,9 +10,10 @@ from typing import TypeVar
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from loadtest.highest import point_name
 from loadtest.history.runs import Found, Group, History
-from loadtest.rounding import four_digits
 from loadtest.report.figures import COLOURS, SYMBOLS, lay_out
+from loadtest.rounding import four_digits
 
 _PANEL, _GAP = 320, 110
 """Height of a panel and of what lies between two, in pixels."""
@@ -101,7 +102,7 @@ def line_name(group: Group, one: Found) -> str:
     served = {key[2] for key in group.series if key[0] == one.backend}
     unit = group.runs[0].manifest.settings.level_name
     told = f", {', '.join(one.series.values())}" if len(served) > 1 else ""
-    return f"{one.backend}, {one.level:g} {unit}{told}"
+    return f"{one.backend}, {point_name(one.level, unit)}{told}"
 
 
 def _beyond(high: float | None, low: float | None) -> float | None:

@@ -10,8 +10,8 @@ from plotly.offline import get_plotlyjs
 from loadtest.exporting.extras import needed
 from loadtest.history.figure import figure_of, line_name, title_of
 from loadtest.history.runs import History
-from loadtest.rounding import four_digits
 from loadtest.report.templates import figure_data, template
+from loadtest.rounding import four_digits
 from serving.errors import MachineError
 
 _TEMPLATE = Path(__file__).with_name("history.html.j2")

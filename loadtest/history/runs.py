@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from loadtest.analysis import PERCENTILES, point_of
 from loadtest.folder import ResultsFolder
+from loadtest.highest import comparable, levels_of, missing, trials_at
 from loadtest.likeness import Conditions, conditions, conditions_of_backend
 from loadtest.measures import (
     Measure,
@@ -144,22 +145,21 @@ def _read(path: Path, measure: Measure) -> PastRun:
         raise ResultsError("it holds no finished trial", hint="Resume it.")
     records = folder.read_backends()
     settings = manifest.settings
-    points = _points(folder, trials)
+    counted_ones = comparable(settings, trials, folder.read_histograms)
+    points = _points(folder, counted_ones)
     found = []
     for backend in settings.backends:
         record = records.get(backend)
-        for level in settings.levels:
-            at = [t for t in trials if t.backend == backend and t.level == level]
+        for level in levels_of(settings):
+            at = trials_at(counted_ones, backend, level)
             if at:
-                found.append(_found(measure, at, conditions_of_backend(record), folder, points))
-    left_out = [label for label, record in records.items() if record.excluded]
-    measured = [label for label in settings.backends if label not in left_out]
-    planned = len(measured) * len(settings.levels) * settings.repeats
+                series = conditions_of_backend(record)
+                found.append(_found(measure, level, at, series, folder, points))
     return PastRun(
         path,
         datetime.fromisoformat(manifest.created).astimezone(),
         manifest,
-        sum(trial.backend in measured for trial in trials) >= planned,
+        not missing(settings, trials, records, folder.read_histograms),
         tuple(found),
     )
 
@@ -185,7 +185,7 @@ def _points(folder: ResultsFolder, trials: Sequence[Trial]) -> PointReader:
                 for one in own.points:
                     if own.label == backend and one.level == level:
                         return one
-        at = [t for t in trials if t.backend == backend and t.level == level]
+        at = trials_at(trials, backend, level)
         with decoding(at[0].id):
             return point_of(at, folder.read_histograms)
 
@@ -194,6 +194,7 @@ def _points(folder: ResultsFolder, trials: Sequence[Trial]) -> PointReader:
 
 def _found(
     measure: Measure,
+    level: float,
     trials: Sequence[Trial],
     series: Conditions,
     folder: ResultsFolder,
@@ -201,7 +202,7 @@ def _found(
 ) -> Found:
     """As in a report: from the VALID repeats, or from all where none is VALID."""
     valid, is_valid = counted(trials)
-    backend, level = trials[0].backend, trials[0].level
+    backend = trials[0].backend
     verdict: Verdict = "VALID" if is_valid else "INVALID"
     if measure.name in PERCENTILES:
         value = _percentile(points(backend, level), measure.name)

@@ -90,7 +90,10 @@ def is_closed(settings: Settings) -> bool:
     """Whether a run's load waits for answers; told also of one whose files are gone."""
     try:
         load = make_load(
-            settings.scenario, settings.levels[0], settings.parameters, settings.duration_s
+            settings.scenario,
+            next(iter(settings.levels), 1.0),
+            settings.parameters,
+            settings.duration_s,
         )
     except UsageError:
         # Only an open loop reads a file.
