@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loadtest.cli import main
 from loadtest.contest import Contest
 from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
@@ -254,3 +257,29 @@ def test_what_cannot_be_measured_is_refused_before_any_load(
     with pytest.raises(UsageError, match="it runs on another host"):
         search(one_row, tmp_path / "out", wanted, Listener())
     assert not (tmp_path / "out" / "trials.jsonl").exists()
+
+
+def test_compare_asks_each_backend_once_for_what_is_not_reachable(
+    one_row: Model, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command from its options to its page; the server has two names here."""
+    labels = [f"remote:{queue}", f"remote:{queue.replace('127.0.0.1', 'localhost')}"]
+    out = tmp_path / "out"
+    asked_for = (
+        *("compare", "--model", one_row.name, "--repository", str(one_row.root)),
+        *("--backends", ",".join(labels), "--objective", "p90<=0.3ms", "--repeats", "2"),
+        *("--duration", "1", "--limit", "4", "--out", str(out)),
+    )
+    monkeypatch.setattr(sys, "argv", ["infersweep", *asked_for])
+    usable = os.sched_getaffinity(0)
+    try:
+        with pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        os.sched_setaffinity(0, usable)
+    assert left.value.code == 0
+    found = ResultsFolder(out).read_summary()
+    assert found.complete
+    assert {(one.backend, one.repeat) for one in found.searches} == {(name, 1) for name in labels}
+    assert set(found.ranking.unranked) == set(labels)
+    assert found.ranking.sentence in (out / "report.html").read_text()

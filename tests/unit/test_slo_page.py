@@ -15,7 +15,7 @@ from loadtest.cli import report
 from loadtest.cli.slo import table_of
 from loadtest.folder import ResultsFolder
 from loadtest.histogram import encode, new_histogram
-from loadtest.measures import four_digits
+from loadtest.rounding import four_digits
 from loadtest.objective import parse_objectives
 from loadtest.results import Histograms, Trial
 from loadtest.slo.figure import path_of_probes
