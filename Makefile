@@ -4,7 +4,8 @@ MODEL ?= image_classifier
 BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
-.PHONY: compare test check setup format bench bench-load bench-models bench-observe bench-serving gpu-check observe-demo clean
+.PHONY: compare test check setup format bench bench-decide bench-load bench-models bench-observe bench-plan bench-serving bench-tune \
+	gpu-check observe-demo clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
@@ -26,7 +27,7 @@ format: .venv/.ready
 
 setup: .venv/.ready
 
-bench: bench-models bench-load bench-observe bench-serving
+bench: bench-models bench-load bench-observe bench-serving bench-decide bench-tune bench-plan
 
 # ARGS="--quick" takes one short turn; PERF_ANALYZER names the command of perf_analyzer, where there is one.
 bench-load: .venv/.ready
@@ -45,6 +46,18 @@ bench-observe: .venv/.ready
 # A short sweep under Prometheus; pictures of the dashboards lie in results/observe-demo afterwards.
 observe-demo: .venv/.ready
 	@$(RUN)/python -m benchmarks.observe_demo $(ARGS)
+
+# Synthetic servers in virtual time: are the verdicts right?
+bench-decide: .venv/.ready
+	$(RUN)/python -m benchmarks.deciding $(ARGS)
+
+# A whole space of settings on a real server (minutes; --fresh measures it again), and searches in it.
+bench-tune: .venv/.ready
+	$(RUN)/python -m benchmarks.tuning $(ARGS)
+
+# The simulator's speed and memory.
+bench-plan: .venv/.ready
+	$(RUN)/python -m benchmarks.planning $(ARGS)
 
 # Public servers are installed once, each into an environment of its own in the cache folder.
 bench-serving: .venv/.ready

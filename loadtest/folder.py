@@ -3,12 +3,13 @@
 <folder>/manifest.json        machine, versions, settings, checksums; written before any load
 <folder>/trials.jsonl         one line per finished trial, appended and flushed to disk
 <folder>/histograms/<id>.json HDR histograms of one trial, per outcome and one-second window
+<folder>/starts.jsonl         one line per start of a server: how long it took, what was cached
 <folder>/resources.jsonl      what the machine and the processes used, a line about every second
 <folder>/live/                counts of the generators while they run, for whoever scrapes them
 <folder>/logs/                what servers and generators printed
 <folder>/model_repository/    the very configuration that was served
 <folder>/summary.json         derived from the above; may be made again at any time
-<folder>/report.html          derived from summary.json
+<folder>/report.html          derived from summary.json, as is report.md
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from loadtest.results import (
     Histograms,
     Manifest,
     Record,
+    Start,
     Summary,
     Trial,
 )
@@ -64,6 +66,10 @@ class ResultsFolder:
         return self.path / "trials.jsonl"
 
     @property
+    def starts(self) -> Path:
+        return self.path / "starts.jsonl"
+
+    @property
     def resources(self) -> Path:
         return self.path / "resources.jsonl"
 
@@ -94,14 +100,23 @@ class ResultsFolder:
         records = [self._read(f"backends/{file.name}", BackendRecord) for file in files]
         return {record.label: record for record in records}
 
+    def read_configuration(self, model: str) -> str | None:
+        """``config.pbtxt`` as it was served; ``None`` where none was written."""
+        path = self.path / "model_repository" / model / "config.pbtxt"
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
     def append_trial(self, trial: Trial, histograms: Histograms) -> None:
         """Histograms first, then the line that makes the trial count."""
         self._made("histograms")
         self._write(f"histograms/{trial.id}.json", histograms)
-        with self.trials.open("a", encoding="utf-8") as stream:
-            stream.write(trial.model_dump_json() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        _append(self.trials, trial)
+
+    def append_start(self, start: Start) -> None:
+        _append(self.starts, start)
+
+    def read_starts(self) -> list[Start]:
+        """Starts of servers in the order they happened; none in folders of older versions."""
+        return list(_lines(self.starts, Start))
 
     def clear_live(self) -> None:
         """Remove what generators of an earlier command counted; it is in the trials too."""
@@ -110,16 +125,16 @@ class ResultsFolder:
 
     def read_trials(self) -> list[Trial]:
         """Finished trials in the order they ran; a half-written last line is left out."""
-        return list(self._trials())
+        return list(_lines(self.trials, Trial))
 
     def drop_half_written(self) -> None:
         """Cut off a last line that a kill left unfinished, so that appending is safe again."""
-        path = self.trials
-        if path.is_file():
-            text = path.read_bytes()
-            whole = text[: text.rfind(b"\n") + 1]
-            if whole != text:
-                path.write_bytes(whole)
+        for path in (self.trials, self.starts):
+            if path.is_file():
+                text = path.read_bytes()
+                whole = text[: text.rfind(b"\n") + 1]
+                if whole != text:
+                    path.write_bytes(whole)
 
     def read_histograms(self, trial_id: str) -> Histograms:
         return self._read(f"histograms/{trial_id}.json", Histograms)
@@ -148,16 +163,6 @@ class ResultsFolder:
 
     def read_summary(self) -> Summary:
         return self._read("summary.json", Summary)
-
-    def _trials(self) -> Iterator[Trial]:
-        path = self.trials
-        if not path.is_file():
-            return
-        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
-            try:
-                yield Trial.model_validate_json(line)
-            except ValidationError as error:
-                raise _damaged(f"{path} line {number}", error) from None
 
     def _write(self, name: str, record: Record) -> None:
         self._write_text(name, record.model_dump_json(indent=2) + "\n")
@@ -196,6 +201,25 @@ class ResultsFolder:
 def file_name(label: str) -> str:
     """A label as a name for files and folders."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in label)
+
+
+def _append(path: Path, record: Record) -> None:
+    """One line, on disk before this returns."""
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(record.model_dump_json() + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _lines(path: Path, kind: type[_R]) -> Iterator[_R]:
+    """Whole lines only; none where there is no file."""
+    if not path.is_file():
+        return
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            yield kind.model_validate_json(line)
+        except ValidationError as error:
+            raise _damaged(f"{path} line {number}", error) from None
 
 
 def _damaged(where: str, error: Exception) -> ResultsError:

@@ -21,6 +21,7 @@ from loadtest.live import IDLE, MEASURING, WARMING_UP
 from loadtest.recorder import Recorder
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop
 from loadtest.schedule import share
+from loadtest.timings import Meter
 from loadtest.trial import LevelOutput, TrialSpec, unix_s
 from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
 from serving.process import family, family_cpu_time_s, family_rss_bytes, own_cpu_time_s
@@ -55,6 +56,9 @@ class Generator:
         self._payloads, self._streams = len(target.payloads), target.streams
         self.engine = open_engine(spec.engine, target, spec.ca_file)
         self._board = spec.board()
+        # The server's own counters are those of all generators together.
+        source = spec.timings if spec.index == 0 else None
+        self._meter = Meter(source, spec.headers, spec.ca_file)
         self._due_before = 0
         self.users = 0
         self._load: Load | None = None
@@ -134,6 +138,7 @@ class Generator:
                 settled = warmth.settled(self._warm_users(), elapsed)
         if not self._stationary():
             self._quiesce()
+            self._meter.begin(self._sleep)
         self._warm = WarmUp(time.monotonic() - begun, warmth.requests, settled)
         return self._warm
 
@@ -175,6 +180,8 @@ class Generator:
         )
         self._enter(MEASURING)
         self._outlook = self._look_over(start_ns, length_s)
+        if self._stationary():
+            self._meter.begin_under_load(start_ns)
         before = _ServerUse.now(spec.server_pid)
         own_before_s, measured_from = own_cpu_time_s(), time.monotonic()
         self._release(load, recorder)
@@ -191,7 +198,10 @@ class Generator:
         self._due_before += recorder.planned
         self._tell_due(None)
         self._enter(IDLE)
-        return self._output(recorder, before.until(after), own_s, elapsed_s)
+        timings, missing = self._meter.end(self._sleep)
+        output = self._output(recorder, before.until(after), own_s, elapsed_s)
+        told = {"server_timings": timings, "server_timings_missing": missing}
+        return output.model_copy(update=told)
 
     def _enter(self, phase: int) -> None:
         if self._board:

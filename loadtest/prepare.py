@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from statistics import median
+
 from loadtest.payload import Encoding, Payload
 from serving.errors import UsageError
 from serving.models.repository import Model
@@ -10,6 +14,9 @@ from serving.models.variants.parameters import tolerance_of
 from serving.parity import Reference
 from serving.protocol import Tensor, encode_request
 from serving.protocol.grpc import encode_infer_request
+
+_ENCODING_NS = 50_000_000
+"""How long encoding is tried for its time."""
 
 
 def payloads_from(
@@ -26,16 +33,45 @@ def payloads_from(
     count = len(reference.samples)
     for start in range(count):
         chosen = [(start + step) % count for step in range(rows)]
-        inputs = stack_rows([reference.samples[i] for i in chosen])
         answers = [Sample("", reference.answers[i]) for i in chosen]
-        tensors = [Tensor.of(spec.name, inputs[spec.name]) for spec in model.config.inputs]
+        tensors = _tensors(model, [reference.samples[i] for i in chosen])
         expected = {name: Tensor.of(name, array) for name, array in stack_rows(answers).items()}
-        if encoding == "grpc":
-            body, length = encode_infer_request(model.name, tensors), None
-        else:
-            body, length = encode_request(tensors, binary=encoding == "binary")
+        body, length = _encoded(model.name, tensors, encoding)
         payloads.append(Payload(body, length, expected, encoding, tolerance))
     return payloads
+
+
+def encode_ns(
+    model: Model, reference: Reference, *, encoding: Encoding = "binary", rows: int = 1
+) -> float:
+    """Median time to encode one request, which no measured time holds, since it is done before.
+
+    Raises:
+        UsageError: as ``payloads_from``.
+    """
+    _require_batch(model, reference, rows)
+    count = len(reference.samples)
+    tensors = _tensors(model, [reference.samples[step % count] for step in range(rows)])
+    taken: list[int] = []
+    until_ns = time.perf_counter_ns() + _ENCODING_NS
+    # The first is not counted: it finds nothing in the caches.
+    while len(taken) < 2 or time.perf_counter_ns() < until_ns:
+        begun_ns = time.perf_counter_ns()
+        _encoded(model.name, tensors, encoding)
+        taken.append(time.perf_counter_ns() - begun_ns)
+    return median(taken[1:])
+
+
+def _tensors(model: Model, samples: Sequence[Sample]) -> list[Tensor]:
+    inputs = stack_rows(samples)
+    return [Tensor.of(spec.name, inputs[spec.name]) for spec in model.config.inputs]
+
+
+def _encoded(name: str, tensors: list[Tensor], encoding: Encoding) -> tuple[bytes, int | None]:
+    """A request's body and the length of its JSON part, if binary data follows."""
+    if encoding == "grpc":
+        return encode_infer_request(name, tensors), None
+    return encode_request(tensors, binary=encoding == "binary")
 
 
 def _require_batch(model: Model, reference: Reference, rows: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from loadtest.resources.record import ResourceUse
 from loadtest.searched import SearchRecord
@@ -216,7 +216,7 @@ class Trial(Record):
     )
     floor_ms: float | None = Field(
         default=None,
-        description="mean service time of one user's like requests on the null server",
+        description="median service time of one user's like requests on the null server",
     )
     encode_ns: float | None = Field(
         default=None, description="median time to encode one request, which was done beforehand"
@@ -228,6 +228,15 @@ class Trial(Record):
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @field_validator("outcomes")
+    @classmethod
+    def _counts_all_outcomes(cls, counts: dict[str, int]) -> dict[str, int]:
+        """Whoever reads a trial may ask for each of them."""
+        missing = [name for name in OUTCOMES if name not in counts]
+        if missing:
+            raise ValueError(f"outcomes lack {', '.join(missing)}")
+        return counts
 
     @property
     def sent(self) -> int:

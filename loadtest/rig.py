@@ -12,15 +12,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from loadtest.calibration import floor_for
+from loadtest.coldstart import ColdStarts
 from loadtest.folder import ResultsFolder, file_name
 from loadtest.live import LoadLabels
 from loadtest.payload import Payload, write_payloads
-from loadtest.prepare import payloads_from
+from loadtest.prepare import encode_ns, payloads_from
 from loadtest.resources.sampler import ANOTHER_HOST, Sampler
 from loadtest.results import BackendRecord, Parity, Settings, Trial
 from loadtest.runner import Fleet
 from loadtest.shared_memory import shared_inputs
 from loadtest.targets import announced
+from loadtest.timings import source_of
 from loadtest.trial import LevelOutput, TrialSpec
 from loadtest.trials import PlannedTrial, trial_of, with_resources
 from serving.backends.base import Launch
@@ -81,10 +84,17 @@ class Ready:
 
 @dataclass(frozen=True)
 class _Questions:
-    """What one model is asked, and what it must answer."""
+    """What one model is asked, what it must answer, and what asking costs by itself.
+
+    Attributes:
+        encode_ns: to encode one request, which is done beforehand.
+        floor_ms: what one user's request takes on the null server, ``None`` where unknown.
+    """
 
     reference: Reference
     payloads: Sequence[Payload]
+    encode_ns: float
+    floor_ms: float | None
 
 
 @dataclass
@@ -107,6 +117,7 @@ class Rig:
     access: Access = OPEN
     records: dict[str, BackendRecord] = field(default_factory=dict)
     _questions: dict[str, _Questions] = field(default_factory=dict)
+    _starts: ColdStarts = field(default_factory=ColdStarts)
 
     def arm(self, label: str) -> Arm:
         """The rig's model on a backend, with nothing set."""
@@ -124,19 +135,20 @@ class Rig:
         except OSError as error:
             self.listener.warning(f"what an earlier command published stays: {error}")
         self.records = self.folder.read_backends()
+        self._starts = ColdStarts(self.folder.read_starts())
         self._asked(self.model)
 
     def _asked(self, model: Model) -> _Questions:
         if model.name not in self._questions:
             self.listener.stage(f"asking the reference session of {model.name}")
-            reference = reference_for(model)
-            payloads = payloads_from(
-                model,
+            settings, reference = self.settings, reference_for(model)
+            encoding, rows = settings.encoding, settings.batch_size
+            self._questions[model.name] = _Questions(
                 reference,
-                encoding=self.settings.encoding,
-                rows=self.settings.batch_size,
+                payloads_from(model, reference, encoding=encoding, rows=rows),
+                encode_ns(model, reference, encoding=encoding, rows=rows),
+                floor_for(model, settings, self.fleet),
             )
-            self._questions[model.name] = _Questions(reference, payloads)
         return self._questions[model.name]
 
     def measure_idle(self, sampler: Sampler) -> None:
@@ -166,7 +178,8 @@ class Rig:
         Raises:
             InfersweepError: it cannot be launched, died, or was not ready in time.
         """
-        self.listener.stage(f"starting {arm.name}")
+        state = self._starts.before_start(arm.name)
+        self.listener.stage(f"starting {arm.name}, files {state}")
         with (
             running(
                 arm.backend,
@@ -178,12 +191,20 @@ class Rig:
             ) as server,
             self._announced(arm, server),
         ):
+            self._keep_start(arm, server)
             if not self._admit(arm, server):
                 yield None
                 return
             self._reach_workers(arm, server)
             with self._prepared(arm, server) as payloads, _sampled(sampler, arm.name, server):
                 yield Ready(arm, server, payloads)
+
+    def _keep_start(self, arm: Arm, server: Server) -> None:
+        """How long this server took to its first right answer."""
+        payload = payloads_from(server.model, self._asked(arm.model).reference)[0]
+        start = self._starts.started(arm.name, server, payload, values=arm.answers)
+        if start is not None:
+            self.folder.append_start(start)
 
     def _placement(self, arm: Arm) -> Placement:
         settings = self.settings
@@ -246,6 +267,7 @@ class Rig:
             until_confident=settings.until_confident,
             limit_s=settings.limit_s,
             slo_ns=settings.slo_ns,
+            timings=source_of(server.launch, server.model.name),
         )
         return self._with_boards(spec, ready.arm.name)
 
@@ -290,6 +312,8 @@ class Rig:
             server_cpus=ready.server.cpu_count,
             server_ended=ready.server.ended,
             ceiling_rps=self.ceiling_rps if ready.arm.answers else None,
+            floor_ms=self._asked(ready.arm.model).floor_ms,
+            encode_ns=self._asked(ready.arm.model).encode_ns,
         )
         trial = with_resources(trial, sampler)
         self.folder.append_trial(trial, histograms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from loadtest.analysis import HistogramReader, point_of
 from loadtest.folder import ResultsFolder
@@ -14,10 +14,12 @@ from loadtest.results import (
     Manifest,
     Point,
     Settings,
+    Start,
     Summary,
     Trial,
 )
 from loadtest.searched import SearchRecord
+from loadtest.shapes import best_trials, shapes_of
 from loadtest.slo.record import record_of
 from loadtest.slo.state import CLOSED, evidence_of, state_of
 from serving.backends.registry import resolve
@@ -36,6 +38,8 @@ def write_summary(folder: ResultsFolder) -> Summary:
         folder.read_backends(),
         folder.read_trials(),
         folder.read_histograms,
+        folder.read_configuration,
+        folder.read_starts(),
     )
     folder.write_summary(summary)
     return summary
@@ -46,14 +50,31 @@ def summarise(
     records: Mapping[str, BackendRecord],
     trials: Sequence[Trial],
     read: HistogramReader,
+    configuration: Callable[[str], str | None] = lambda _model: None,
+    starts: Sequence[Start] = (),
 ) -> Summary:
-    """Everything that the report shows, from what the run wrote."""
+    """Everything that the report shows, from what the run wrote.
+
+    ``configuration`` gives the served ``config.pbtxt`` of a model, where there is one.
+    """
     settings = manifest.settings
+    searches = tuple(searches_of(settings, trials, read)) if settings.objectives else ()
+    served = configuration(settings.model)
     backends = tuple(
-        _backend(label, records.get(label), _points(settings, trials, label, read))
+        _shaped(
+            _backend(
+                label,
+                records.get(label),
+                _points(settings, trials, label, read),
+                served,
+                tuple(start for start in starts if start.backend == label),
+            ),
+            trials,
+            searches,
+            read,
+        )
         for label in settings.backends
     )
-    searches = tuple(searches_of(settings, trials, read)) if settings.objectives else ()
     out = dict(_not_ranked(settings, records))
     if settings.objectives:
         ranking = rank_searches(backends, searches, out, settings.batch_size)
@@ -84,7 +105,26 @@ def searches_of(
         yield record_of(state_of(settings, seen, backend, repeat))
 
 
-def _backend(label: str, record: BackendRecord | None, points: tuple[Point, ...]) -> BackendSummary:
+def _shaped(
+    backend: BackendSummary,
+    trials: Sequence[Trial],
+    searches: Sequence[SearchRecord],
+    read: HistogramReader,
+) -> BackendSummary:
+    """With the shapes of its response times at its best."""
+    own = [trial for trial in trials if trial.backend == backend.label]
+    searched = [one for one in searches if one.backend == backend.label]
+    spectrum, heatmap = shapes_of(best_trials(own, backend.points, searched), read)
+    return backend.model_copy(update={"spectrum": spectrum, "heatmap": heatmap})
+
+
+def _backend(
+    label: str,
+    record: BackendRecord | None,
+    points: tuple[Point, ...],
+    served: str | None,
+    starts: tuple[Start, ...],
+) -> BackendSummary:
     return BackendSummary(
         label=label,
         facts=record.facts if record else {},
@@ -92,7 +132,10 @@ def _backend(label: str, record: BackendRecord | None, points: tuple[Point, ...]
         parity=record.parity if record else None,
         start_s=record.start_s if record else None,
         excluded=record.excluded if record else None,
+        starts=starts,
         points=points,
+        # A remote server has a configuration of its own.
+        configuration=served if record and record.start_s is not None else None,
     )
 
 

@@ -13,7 +13,9 @@ from loadtest.histogram import encode, merge
 from loadtest.live import Board, board_path
 from loadtest.payload import in_sequence, read_payloads
 from loadtest.recorder import add_up
+from loadtest.results import ServerTimings
 from loadtest.scenarios import Load, find_scenario, make_load
+from loadtest.timings import TimingsSource
 from serving.errors import UsageError
 
 
@@ -45,6 +47,7 @@ class TrialSpec(_Message):
         until_confident: go on until p99's bounds are within this share of it, at most ``limit_s``.
         labels: file with the labels of the boards that the generators keep; ``None`` for no boards.
         slo_ns: the objective, whose keeping the boards count exactly.
+        timings: where the server may tell its own timings; the first generator asks.
         stop: ends a stationary open loop's window that is lost; one generator must see all of it.
         index, count: which of how many generators this is.
     """
@@ -70,6 +73,7 @@ class TrialSpec(_Message):
     limit_s: float = 300.0
     labels: Path | None = None
     slo_ns: int | None = None
+    timings: TimingsSource | None = None
     stop: StopRule | None = None
     index: int = 0
     count: int = 1
@@ -135,6 +139,8 @@ class LevelOutput(_Message):
         lost: records that were dropped, and replies that could not be checked.
         clock_error_s: largest error of the start that several hosts agreed on.
         cut: why the window was ended early; ``None`` when it has its whole length.
+        server_timings: what the server counted in the window, where it tells.
+        server_timings_missing: why it does not.
     """
 
     level: float
@@ -157,6 +163,8 @@ class LevelOutput(_Message):
     lost: int
     clock_error_s: float = 0.0
     cut: str | None = None
+    server_timings: ServerTimings | None = None
+    server_timings_missing: str | None = None
 
     @property
     def planned(self) -> int:
@@ -213,4 +221,6 @@ def join(outputs: list[LevelOutput], clock_error_s: float) -> LevelOutput:
         lost_server_pids=first.lost_server_pids,
         lost=sum(output.lost for output in outputs),
         clock_error_s=clock_error_s,
+        server_timings=first.server_timings,
+        server_timings_missing=first.server_timings_missing,
     )

@@ -19,7 +19,15 @@ from loadtest.observing.finished import run_name
 from loadtest.observing.openmetrics import Progress
 from loadtest.resources.record import Energy, ResourceUse, RoleUse
 from loadtest.resources.sampler import GENERATOR, SERVER
-from loadtest.results import OUTCOMES, Histograms, Manifest, Percentiles, Quantile, Trial
+from loadtest.results import (
+    OUTCOMES,
+    Histograms,
+    Manifest,
+    Percentiles,
+    Quantile,
+    ServerTimings,
+    Trial,
+)
 from serving.errors import ResultsError
 
 Value = str | int | float | bool | None
@@ -73,6 +81,8 @@ def _cells(run: str, manifest: Manifest, trial: Trial, histograms: Histograms) -
         response = samples_of(histograms.response_time, trial.outcomes["not_sent"])
         yield from _percentile_cells("response", percentiles_ms(response))
         yield from _percentile_cells("service", percentiles_ms(samples_of(histograms.service_time)))
+    yield "server_timings_missing", str, trial.server_timings_missing
+    yield from _timing_cells(trial.server_timings)
     yield from _resource_cells(trial.resources)
 
 
@@ -110,6 +120,7 @@ def _trial_cells(trial: Trial, level_name: str) -> Iterator[Cell]:
     yield "level", float, trial.level
     yield "level_name", str, level_name
     yield "repeat", int, trial.repeat
+    yield "probe", int, trial.probe
     yield "verdict", str, trial.verdict
     yield "reasons", str, _BETWEEN.join(trial.reasons)
     yield "notes", str, _BETWEEN.join(trial.notes)
@@ -129,6 +140,8 @@ def _trial_cells(trial: Trial, level_name: str) -> Iterator[Cell]:
     yield "lateness_p99_ms", float, trial.lateness_p99_ms
     yield "clock_error_s", float, trial.clock_error_s
     yield "ceiling_rps", float, trial.ceiling_rps
+    yield "floor_ms", float, trial.floor_ms
+    yield "encode_ns", float, trial.encode_ns
     yield "client_cpu_share", float, trial.client_cpu
     yield "server_cpu_share", float, trial.server_cpu
     yield "server_rss_bytes", int, trial.server_rss_bytes
@@ -145,6 +158,18 @@ def _percentile_cells(of: str, found: Percentiles) -> Iterator[Cell]:
         yield f"{start}_low_ms", float, known.low_ms if known else None
         yield f"{start}_high_ms", float, known.high_ms if known else None
         yield f"{start}_at_least", bool, known.at_least if known else None
+
+
+def _timing_cells(told: ServerTimings | None) -> Iterator[Cell]:
+    """Who told them, then what they are, where a server does."""
+    yield "server_timings", str, told.told_by if told else None
+    if told is None:
+        return
+    yield "server_timings.rows", int, told.rows
+    yield "server_timings.executions", int, told.executions
+    for name, phase in told.phases.items():
+        yield f"server_timings.{name}_requests", int, phase.count
+        yield f"server_timings.{name}_ns", int, phase.ns
 
 
 def _resource_cells(use: ResourceUse | None) -> Iterator[Cell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loadtest.analysis import QUANTILES
-from loadtest.results import OUTCOMES, Percentiles, Point, Quantile
+from loadtest.results import OUTCOMES, Contrast, Percentiles, Point, Quantile
 from serving.models.variants.record import VariantRecord
 
 PERCENTILES = tuple(QUANTILES.items())
@@ -53,6 +53,22 @@ def milliseconds(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     return MISSING if value is None else f"{value:.0%}"
+
+
+def failed(value: float | None) -> str:
+    """A share of requests that got no right answer; never 0 unless none failed."""
+    if value is None:
+        return MISSING
+    return "0" if value == 0 else f"{value:.1%}" if value >= 0.001 else f"{value * 100:.1g}%"
+
+
+def ratio(found: Contrast | None) -> str:
+    """``0.83 (0.80 to 0.86)``; the first has nothing that it is held against."""
+    if found is None:
+        return MISSING
+    if found.low is None or found.high is None:
+        return f"{found.ratio:.2f}"
+    return f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
 def drop(variant: VariantRecord) -> str:

@@ -39,8 +39,13 @@
     matchMedia("print").addEventListener("change", () => { recolour(); refit(); });
   });
 
+  // Paper has nothing to click on; what is too long for it is left out there.
+  addEventListener("beforeprint", () =>
+    document.querySelectorAll("details:not(.long)").forEach((details) => { details.open = true; }));
+
   document.querySelectorAll("button[data-copies]").forEach((button) => {
     const source = document.getElementById(button.dataset.copies);
+    const name = Array.from(button.childNodes);
     button.addEventListener("click", async () => {
       try {
         await navigator.clipboard.writeText(source.textContent);
@@ -50,7 +55,7 @@
         getSelection().selectAllChildren(source);
         button.textContent = "Selected";
       }
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+      setTimeout(() => button.replaceChildren(...name), 2000);
     });
   });
 })();

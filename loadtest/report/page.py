@@ -2,119 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-import plotly.graph_objects as go
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from loadtest.analysis import percentile_name
 from loadtest.confidence import sample_floor
-from loadtest.report import figures, numbers
-from loadtest.report.resources import GPU_COLUMNS, section_of
-from loadtest.report.templates import figure_data, template
-from loadtest.results import Ranking, Summary
+from loadtest.report import breakdown, footprint, numbers, resources, searching, shape_figures
+from loadtest.report.answer import SEARCHED, answer_of
+from loadtest.report.drawn import figures_of
+from loadtest.report.figures import NEUTRAL, styles
+from loadtest.report.templates import template
+from loadtest.report.verdicts import verdicts_of
+from loadtest.results import Summary
 from loadtest.scenarios import is_closed
 
+RAW = {
+    "summary.json": "everything that this page shows",
+    "trials.jsonl": "one line per window",
+    "manifest.json": "machine, versions, settings, checksums",
+    "resources.jsonl": "CPU, memory, network, GPU and power, about every second",
+    "histograms/": "HDR histograms of each window, per second and outcome",
+    "logs/": "what servers and generators printed",
+    "model_repository/": "the configuration that was served",
+    "report.md": "this page in short, for a pull request",
+}
+"""In the results folder, beside the page."""
+
+_SWATCH = Markup('<span class="swatch" style="--colour: {}" aria-hidden="true"></span>')
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
-
-
-class Figure(NamedTuple):
-    id: str
-    title: str
-    caption: str
-    described: str
-    data: Markup
-
-
-class Answer(NamedTuple):
-    """How sure the ranking is: a word for the badge and the class that colours it."""
-
-    kind: str
-    label: str
 
 
 def render(summary: Summary) -> str:
     """The whole report; whatever a user may have written is escaped."""
+    settings = summary.manifest.settings
     page: str = template(_TEMPLATE).render(
         summary=summary,
         manifest=summary.manifest,
-        settings=summary.manifest.settings,
-        answer=answer_of(summary.ranking),
-        levels=", ".join(f"{level:g}" for level in summary.manifest.settings.levels),
-        closed=is_closed(summary.manifest.settings),
-        styles=figures.styles(summary),
-        resources=section_of(summary),
-        gpu_columns=GPU_COLUMNS,
-        figures=_figures(summary) if _has_points(summary) else (),
+        settings=settings,
+        answer=answer_of(summary),
+        answers=SEARCHED,
+        levels=", ".join(f"{level:g}" for level in settings.levels) or "found by the searches",
+        closed=is_closed(settings),
+        swatch=_swatches(summary),
+        figures=figures_of(summary),
+        searched=searching.searched(summary),
+        search_badges=searching.BADGES,
+        latency_bounds=searching.latency_bounds,
+        spectrum_rows=shape_figures.spectrum_rows(summary),
+        heatmap_rows=shape_figures.heatmap_rows(summary),
+        breakdown=breakdown.section_of(summary),
+        resources=resources.section_of(summary),
+        gpu_columns=resources.GPU_COLUMNS,
+        footprints=footprint.footprints(summary),
+        start_states=footprint.STATES,
+        cold_start=footprint.cold_start,
+        verdicts=verdicts_of(summary),
+        configurations=_configurations(summary),
+        raw=RAW,
         percentiles=[field for field, _ in numbers.PERCENTILES],
         floors=[
             (percentile_name(field), sample_floor(quantile))
             for field, quantile in numbers.PERCENTILES
         ],
-        shared_cpus=set(summary.manifest.settings.server_cpus)
-        & set(summary.manifest.settings.client_cpus),
+        shared_cpus=set(settings.server_cpus) & set(settings.client_cpus),
         percentile_name=percentile_name,
         n=numbers,
-        plotly=Markup(get_plotlyjs()),
     )
     return page
 
 
-def answer_of(ranking: Ranking) -> Answer:
-    """Winner, tie, undecided, or no answer at all."""
-    if ranking.winner is not None:
-        return Answer("winner", f"Winner: {ranking.winner}")
-    if not ranking.rows:
-        return Answer("none", "No answer")
-    if len(ranking.rows) == 1:
-        return Answer("open", "Nothing to compare with")
-    first, second = ranking.rows[:2]
-    overlap = first.inferences_per_s_range[0] <= second.inferences_per_s_range[1]
-    return Answer("open", "Tie") if overlap else Answer("open", "Undecided")
+def _swatches(summary: Summary) -> Callable[[str], Markup]:
+    """A backend's colour in front of its name."""
+    known = styles(summary)
+
+    def swatch(label: str) -> Markup:
+        colour = known[label].colour if label in known else NEUTRAL
+        return _SWATCH.format(colour)
+
+    return swatch
 
 
-def _has_points(summary: Summary) -> bool:
-    return any(backend.points for backend in summary.backends)
-
-
-def _figures(summary: Summary) -> tuple[Figure, ...]:
-    field = figures.common_percentile(summary)
-    name = percentile_name(field)
-    lower = (
-        ""
-        if field == "p99"
-        else f" {name} is shown because not every VALID point has enough samples for p99."
-    )
-    return (
-        figure_of(
-            "throughput-latency",
-            "Throughput against response time",
-            "Right and low is better; the axes do not start at zero. The number at a point is "
-            f"its level ({figures.level_name(summary)}); hollow points with ✕ are INVALID.{lower}",
-            f"Scatter plot of inferences per second against {name} response time.",
-            figures.throughput_against_latency(summary),
-        ),
-        figure_of(
-            "latency-percentiles",
-            "Response time percentiles",
-            "One panel per level, one common scale. A percentile without enough samples "
-            "is left out, not guessed.",
-            "Line plots of the p50, p90, p95 and p99 response time per backend and level.",
-            figures.latency_percentiles(summary),
-        ),
-        figure_of(
-            "throughput-level",
-            "Throughput against level",
-            "Points are the median over repeats; bars reach from the lowest to the highest.",
-            "Line plot of inferences per second against level, with the range of repeats.",
-            figures.throughput_against_level(summary),
-        ),
-    )
-
-
-def figure_of(identity: str, title: str, caption: str, described: str, figure: go.Figure) -> Figure:
-    """What the template needs of a figure."""
-    told = f"{described} All its numbers are in the tables."
-    return Figure(identity, title, caption, told, figure_data(figure))
+def _configurations(summary: Summary) -> dict[str, list[str]]:
+    """Served ``config.pbtxt`` to the backends that served it."""
+    found: dict[str, list[str]] = {}
+    for backend in summary.backends:
+        if backend.configuration is not None:
+            found.setdefault(backend.configuration, []).append(backend.label)
+    return found

@@ -1,19 +1,18 @@
-"""The path of a search: what each probe measured at its rate, in the order they ran. Pure."""
+"""The path of a backend's searches: what each probe measured at its rate. Pure.
+
+The first search is drawn with its order; later ones, which begin where it ended, as small points.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from loadtest.report.figures import NEUTRAL, lay_out, log_axis
+from loadtest.report.figures import NEUTRAL, error_bars, lay_out, log_axis, objective_line
 from loadtest.report.numbers import milliseconds
-from loadtest.slo.record import LatencyRecord, ProbeRecord, SearchRecord
-
-_WIDE = 8
-"""From such a ratio on a logarithmic axis has ticks enough at 1, 2 and 5."""
+from loadtest.searched import LatencyRecord, ProbeRecord, SearchRecord
 
 
 class _Look(NamedTuple):
@@ -30,26 +29,38 @@ _LOOKS = {
     ("void", False): _Look("void", NEUTRAL, "diamond-open"),
     ("void", True): _Look("void, ended early", NEUTRAL, "diamond-open-dot"),
 }
-_LIMIT = "#0077bb"
+
+Drawn = tuple[SearchRecord, ProbeRecord]
 
 
-def path_of_probes(record: SearchRecord) -> go.Figure:
-    """Rate against the first percentile, both logarithmic, with 99% bounds and the objective."""
-    drawn = [probe for probe in record.probes if _first(probe).value_ms is not None]
+def path_of_probes(searches: Sequence[SearchRecord]) -> go.Figure:
+    """Rate against the first percentile, both logarithmic, with 99% bounds and the objective.
+
+    ``searches`` are of one backend; a band spans the rates that they found.
+    """
+    probes = [(one, probe) for one in searches for probe in one.probes]
+    drawn = [(one, probe) for one, probe in probes if _first(probe).value_ms is not None]
     figure = go.Figure()
-    figure.add_trace(_path(drawn))
+    if searches:
+        figure.add_trace(_path([probe for one, probe in drawn if one is searches[0]]))
     for key, look in _LOOKS.items():
-        own = [probe for probe in drawn if (probe.verdict, probe.cut) == key]
-        if own:
-            figure.add_trace(_points(own, look))
-    rates = [probe.rate_rps for probe in drawn] or [1.0]
-    if record.probes:
-        figure.add_trace(_limit(_first(record.probes[0]), rates))
-    lay_out(figure, height=460)
-    name = _first(record.probes[0]).name if record.probes else "percentile"
-    heights = [height for probe in drawn for height in _heights(probe)]
-    figure.update_xaxes(title="Arrival rate (requests/s, log scale)", **_axis(rates))
-    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **_axis(heights))
+        own = [one for one in drawn if (one[1].verdict, one[1].cut) == key]
+        for trace in _traces(own, look, searches):
+            figure.add_trace(trace)
+    rates = [probe.rate_rps for _, probe in drawn] or [1.0]
+    if probes:
+        figure.add_trace(
+            objective_line(_first(probes[0][1]).limit_ms, min(rates) / 2, max(rates) * 2)
+        )
+    found = [one.answer.rate_rps for one in searches if one.answer.rate_rps is not None]
+    if len(found) > 1:
+        band = {"fillcolor": "rgba(0,153,136,0.15)", "line_width": 0, "layer": "below"}
+        figure.add_vrect(x0=min(found), x1=max(found), **band)
+    lay_out(figure, height=400)
+    name = _first(probes[0][1]).name if probes else "percentile"
+    heights = [height for _, probe in drawn for height in _heights(probe)]
+    figure.update_xaxes(title="Arrival rate (requests/s, log scale)", **log_axis(rates, 1.25))
+    figure.update_yaxes(title=f"{name} response time (ms, log scale)", **log_axis(heights, 1.25))
     return figure
 
 
@@ -74,69 +85,63 @@ def _path(probes: Sequence[ProbeRecord]) -> go.Scatter:
     )
 
 
-def _limit(found: LatencyRecord, rates: Sequence[float]) -> go.Scatter:
-    return go.Scatter(
-        x=[min(rates) / 2, max(rates) * 2],
-        y=[found.limit_ms, found.limit_ms],
-        mode="lines",
-        name=f"objective, {milliseconds(found.limit_ms)} ms",
-        line={"color": _LIMIT, "width": 2, "dash": "dash"},
-        hoverinfo="skip",
-    )
+def _traces(
+    drawn: Sequence[Drawn], look: _Look, searches: Sequence[SearchRecord]
+) -> Iterator[go.Scatter]:
+    """What looks alike: of the first search, and of those after it."""
+    first = [one for one in drawn if one[0] is searches[0]]
+    later = [one for one in drawn if one[0] is not searches[0]]
+    if first:
+        yield _points(first, look, numbered=True)
+    if later:
+        trace = _points(later, look, numbered=False)
+        trace.showlegend = not first
+        yield trace
 
 
-def _points(probes: Sequence[ProbeRecord], look: _Look) -> go.Scatter:
+def _points(drawn: Sequence[Drawn], look: _Look, *, numbered: bool) -> go.Scatter:
+    probes = [probe for _, probe in drawn]
     found = [_first(probe) for probe in probes]
+    values = [one.value_ms or 0.0 for one in found]
     return go.Scatter(
         x=[probe.rate_rps for probe in probes],
-        y=[one.value_ms for one in found],
-        mode="markers+text",
+        y=values,
+        mode="markers+text" if numbered else "markers",
         name=look.name,
+        legendgroup=look.name,
         # The spaces keep the text off the marker, and a repeat stands on the other side.
-        text=[f"  {probe.number}  " for probe in probes],
+        text=[f"  {probe.number}  " for probe in probes] if numbered else None,
         textposition=[("middle left", "middle right")[probe.number % 2] for probe in probes],
         textfont={"size": 12},
+        opacity=1.0 if numbered else 0.6,
         marker={
             "color": look.colour,
-            "size": 10,
+            "size": 10 if numbered else 6,
             "symbol": look.symbol,
-            "line": {"color": look.colour, "width": 2},
+            "line": {"color": look.colour, "width": 2 if numbered else 1},
         },
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [_beyond(one.high_ms, one.value_ms) for one in found],
-            "arrayminus": [_beyond(one.value_ms, one.low_ms) for one in found],
-            "thickness": 1.5,
-            "width": 5,
-        },
-        hovertext=[_hover(probe) for probe in probes],
+        # Bars of every repeat would hide the points.
+        error_y=error_bars(
+            values,
+            [v if one.low_ms is None else one.low_ms for v, one in zip(values, found, strict=True)],
+            [
+                v if one.high_ms is None else one.high_ms
+                for v, one in zip(values, found, strict=True)
+            ],
+        )
+        if numbered
+        else None,
+        hovertext=[_hover(*one) for one in drawn],
         hoverinfo="text",
         cliponaxis=False,
     )
 
 
-def _beyond(upper: float | None, lower: float | None) -> float:
-    """Length of an error bar; none where a bound is missing."""
-    return 0.0 if upper is None or lower is None else upper - lower
-
-
-def _hover(probe: ProbeRecord) -> str:
+def _hover(search: SearchRecord, probe: ProbeRecord) -> str:
     found = _first(probe)
     high = "no bound" if found.high_ms is None else f"{milliseconds(found.high_ms)} ms"
     return (
-        f"<b>Probe {probe.number}</b>, {probe.rate_rps:,g} requests/s: {probe.verdict}"
-        f"{', ended early' if probe.cut else ''}<br>"
+        f"<b>Search {search.repeat}, probe {probe.number}</b>, {probe.rate_rps:,g} requests/s: "
+        f"{probe.verdict}{', ended early' if probe.cut else ''}<br>"
         f"{found.name} {milliseconds(found.value_ms)} ms, upper bound {high}"
     )
-
-
-def _axis(values: Sequence[float]) -> dict[str, Any]:
-    axis = log_axis(values, 1.25)
-    if not values or max(values) / min(values) >= _WIDE:
-        return axis
-    low, high = (10**end for end in axis["range"])
-    step = 10 ** math.floor(math.log10((high - low) / 3))
-    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) < 7)
-    ticks = [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    return {**axis, "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}

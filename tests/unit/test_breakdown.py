@@ -14,22 +14,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from loadtest import calibration
 from loadtest.analysis import point_of
 from loadtest.breakdown import PARTS, TOLERATED_SHARE, breakdown_of, mean_ns
+from loadtest.counters import METRICS, STATISTICS, UntoldError, read_metrics, read_statistics
 from loadtest.histogram import LOWEST_NS, Tally, encode
 from loadtest.prepare import encode_ns
 from loadtest.recorder import Recorder
 from loadtest.report import breakdown as section
 from loadtest.report.templates import template
 from loadtest.results import Breakdown, Histograms, PhaseTotal, ServerTimings, Trial
-from loadtest.timings import (
-    METRICS,
-    STATISTICS,
-    Meter,
-    TimingsSource,
-    UntoldError,
-    read_metrics,
-    read_statistics,
-    source_of,
-)
+from loadtest.timings import Meter, TimingsSource, source_of
 from serving.backends.base import Launch
 from serving.backends.fastapi.metering import Exchange, Inference
 from serving.backends.fastapi.metrics import Metrics
@@ -350,7 +342,7 @@ def test_the_page_has_a_bar_for_each_backend_and_every_number(tmp_path: Path) ->
     ]
     told = section.section_of(summary.model_copy(update={"backends": tuple(backends)}))
     assert told is not None
-    bars = json.loads(told.figure)["data"]
+    bars = json.loads(told.figure.data)["data"]
     assert [bar["name"] for bar in bars] == list(PARTS)
     assert sum(bar["x"][1] for bar in bars) == pytest.approx(known.mean_response_ms)
     around = tmp_path / "around.html.j2"

@@ -61,6 +61,7 @@ ORDER = (
     "loadtest.feeder",
     "loadtest.live",
     "loadtest.recorder",
+    "loadtest.counters",
     "loadtest.timings",
     "loadtest.trial",
     "loadtest.early_stop",

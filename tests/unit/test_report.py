@@ -1,23 +1,24 @@
-"""The page and the terminal table show everything, honestly, and reach for nothing."""
+"""The page shows everything, honestly, and reaches for nothing."""
 
 from __future__ import annotations
 
 import json
 import re
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from plotly.offline import get_plotlyjs
-from rich.console import Console
 
 from loadtest.folder import ResultsFolder
-from loadtest.report import figures, numbers, write_report
-from loadtest.report.page import answer_of, render
-from loadtest.report.terminal import summary_table
-from loadtest.results import Point, Summary
+from loadtest.report import numbers, write_report
+from loadtest.report.answer import answer_of
+from loadtest.report.markdown import markdown
+from loadtest.report.page import RAW, render
+from loadtest.results import Contrast, Heatmap, Ranking, Summary
+from loadtest.shapes import COLUMNS, ROWS
 from serving.errors import ResultsError
 from tests import sample_report as made
+from tests.sample_report import with_points
 
 LABELS = ("triton", "onnxruntime", "fastapi", "fastapi:torch")
 REFERENCE = re.compile(
@@ -38,22 +39,9 @@ def own_text(page: str) -> str:
     return page.replace(get_plotlyjs(), "")
 
 
-def shown_names(figure: object) -> list[str]:
-    return [trace["name"] for trace in json.loads(figure.to_json())["data"]]  # type: ignore[attr-defined]
-
-
-def with_points(summary: Summary, **changes: object) -> Summary:
-    """Every point of every backend, changed."""
-    return summary.model_copy(
-        update={
-            "backends": tuple(
-                backend.model_copy(
-                    update={"points": tuple(p.model_copy(update=changes) for p in backend.points)}
-                )
-                for backend in summary.backends
-            )
-        }
-    )
+def section_of(page: str, name: str) -> str:
+    start = page.index(f'<section id="{name}"')
+    return page[start : page.index("</section>", start)]
 
 
 def test_nothing_is_fetched(page: str) -> None:
@@ -63,8 +51,42 @@ def test_nothing_is_fetched(page: str) -> None:
     assert re.findall(r'<(?:link|script|img|iframe)[^>]*(?:src|href)="([^"]*)"', own) == ["data:,"]
 
 
-def test_the_page_is_small_enough_to_send(page: str) -> None:
-    assert len(page.encode()) < 6e6
+def test_links_lead_to_places_on_the_page_or_to_files_beside_it(page: str) -> None:
+    own = own_text(page)
+    links = set(re.findall(r'<a[^>]*href="([^"]*)"', own))
+    inside = {link for link in links if link.startswith("#")}
+    assert inside
+    assert all(f'id="{link[1:]}"' in own for link in inside)
+    assert links - inside == set(RAW)
+    assert not any(":" in name or name.startswith("/") for name in RAW)
+
+
+def large() -> Summary:
+    """Three backends at 40 levels, with as many cells in their heatmaps as there can be."""
+    summary = made.summary()
+    shown = [backend for backend in summary.backends if backend.points]
+    heatmap = Heatmap(
+        trial="r1",
+        level=4,
+        column_s=3.0,
+        edges_ms=tuple(1.05**row for row in range(ROWS + 1)),
+        counts=tuple(
+            tuple(range(99_000 + place, 99_000 + ROWS + place)) for place in range(COLUMNS)
+        ),
+    )
+    points = [
+        tuple(b.points[0].model_copy(update={"level": float(level)}) for level in range(1, 41))
+        for b in shown
+    ]
+    backends = tuple(
+        backend.model_copy(update={"heatmap": heatmap, "points": own})
+        for backend, own in zip(shown, points, strict=True)
+    )
+    return summary.model_copy(update={"backends": backends})
+
+
+def test_the_page_of_a_large_run_is_small_enough_to_send() -> None:
+    assert len(render(large()).encode()) < 6e6
 
 
 def test_user_strings_are_escaped(page: str) -> None:
@@ -89,9 +111,10 @@ def test_the_answer_comes_first(page: str) -> None:
 
 def test_every_point_has_its_verdict_and_reason(page: str) -> None:
     points = [point for backend in made.summary().backends for point in backend.points]
+    table = section_of(page, "points")
     for verdict in ("VALID", "INVALID"):
         wanted = sum(point.verdict == verdict for point in points)
-        assert page.count(f'<span class="badge {verdict}">') == wanted
+        assert table.count(f'<span class="badge {verdict}">') == wanted
     for point in points:
         for reason in (*point.reasons, *point.notes):
             assert reason in page
@@ -109,7 +132,7 @@ def test_a_missing_percentile_says_why(page: str) -> None:
         for point in points
         for field in ("p50", "p99")
     )
-    table = page[page.index('<table class="points">') :]
+    table = section_of(page, "points")
     assert table.count(">too few samples</td>") == missing
 
 
@@ -125,7 +148,7 @@ def test_what_a_reader_needs_to_repeat_it_is_there(page: str) -> None:
 
 
 def test_what_it_used_is_told_and_what_could_not_be_measured_with_why(page: str) -> None:
-    section = page[page.index('<section id="resources"') : page.index('<section id="backends"')]
+    section = section_of(page, "resources")
     points = {b.label: b.points for b in made.summary().backends}
     for point in points["triton"]:
         assert point.resources is not None
@@ -160,97 +183,12 @@ def test_shared_cpus_are_said() -> None:
     assert "shared CPUs</strong> (2)" in page
 
 
-def test_a_tie_is_no_victory() -> None:
-    summary = made.summary(winner=False)
-    assert answer_of(summary.ranking).label == "Tie"
-    assert "Winner:" not in render(summary)
-
-
-def test_no_winner_for_other_reasons_is_not_called_a_tie() -> None:
-    ranking = made.summary().ranking.model_copy(update={"winner": None})
-    assert answer_of(ranking).label == "Undecided"
-    one = ranking.model_copy(update={"rows": ranking.rows[:1]})
-    assert answer_of(one).label == "Nothing to compare with"
-    assert answer_of(ranking.model_copy(update={"rows": ()})).label == "No answer"
-
-
 def test_a_run_without_a_point_still_has_a_page() -> None:
     summary = made.summary()
     empty = tuple(b.model_copy(update={"points": ()}) for b in summary.backends)
     page = render(summary.model_copy(update={"backends": empty}))
     assert "There is no point to draw." in page
     assert page.count("Not measured") == 3
-
-
-def test_one_colour_and_symbol_per_backend() -> None:
-    summary = made.summary()
-    styles = figures.styles(summary)
-    assert tuple(styles) == LABELS
-    assert len({style.colour for style in styles.values()}) == len(LABELS)
-    for make in (
-        figures.throughput_against_latency,
-        figures.latency_percentiles,
-        figures.throughput_against_level,
-    ):
-        for trace in make(summary).data:
-            assert trace.marker.color == trace.line.color == styles[trace.name].colour
-
-
-def test_the_percentile_shown_is_one_that_all_valid_points_have() -> None:
-    summary = made.summary()
-    assert figures.common_percentile(summary) == "p95"
-    title = figures.throughput_against_latency(summary).layout.yaxis.title.text
-    assert title.startswith("p95 response time")
-    all_known = with_points(summary, response_time_ms=_of(summary, "onnxruntime").response_time_ms)
-    assert figures.common_percentile(all_known) == "p99"
-    unknown = with_points(summary, response_time_ms=_of(summary, "triton").response_time_ms)
-    assert figures.common_percentile(unknown) == "p50"
-
-
-def _of(summary: Summary, label: str) -> Point:
-    return next(b for b in summary.backends if b.label == label).points[-1]
-
-
-def test_invalid_points_are_hollow_and_marked() -> None:
-    (fastapi,) = [
-        trace
-        for trace in figures.throughput_against_latency(made.summary()).data
-        if trace.name == "fastapi"
-    ]
-    assert list(fastapi.marker.symbol) == ["diamond"] * 3 + ["diamond-open"]
-    assert [text.strip() for text in fastapi.text] == ["1", "2", "4", "8 ✕"]
-
-
-def test_bars_reach_from_the_lowest_to_the_highest_repeat() -> None:
-    summary = made.summary()
-    figure = figures.throughput_against_level(summary)
-    (trace,) = [t for t in figure.data if t.name == "onnxruntime"]
-    low, high = summary.backends[1].points[0].inferences_per_s_range or (0, 0)
-    assert trace.y[0] + trace.error_y.array[0] == pytest.approx(high)
-    assert trace.y[0] - trace.error_y.arrayminus[0] == pytest.approx(low)
-
-
-def test_a_point_that_no_figure_can_show_is_named(page: str) -> None:
-    names = shown_names(figures.throughput_against_level(made.summary()))
-    assert names == ["triton", "onnxruntime", "fastapi"]
-
-
-def test_the_terminal_shows_every_verdict_and_reason() -> None:
-    out = StringIO()
-    Console(file=out, width=160).print(summary_table(made.summary()))
-    text = out.getvalue()
-    assert len(re.findall(r"\bVALID\b", text)) == 10
-    assert "triton at 8 users is INVALID: 9 wrong answers" in text
-    assert "fastapi:torch was left out: its answers differ" in text
-    assert text.count("too few") == 4
-    assert text.index("onnxruntime") < text.index("triton")
-
-
-def test_the_terminal_takes_brackets_for_text() -> None:
-    text = made.summary().model_dump_json().replace('"fastapi"', '"[red]x[/]"')
-    out = StringIO()
-    Console(file=out, width=160).print(summary_table(Summary.model_validate_json(text)))
-    assert "[red]x[/]" in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -270,10 +208,113 @@ def test_the_report_is_written_beside_its_summary(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path)
     folder.write_summary(made.summary())
     assert write_report(folder) == folder.report
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == markdown(made.summary())
     assert folder.report.read_text(encoding="utf-8") == render(made.summary())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "summary.json"]
+    found = sorted(path.name for path in tmp_path.iterdir())
+    assert found == ["report.html", "report.md", "summary.json"]
 
 
 def test_a_folder_without_a_summary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"summary\.json does not exist"):
         write_report(ResultsFolder(tmp_path))
+
+
+def against(verdict: str) -> Contrast:
+    return Contrast.model_validate({"ratio": 0.9, "low": 0.8, "high": 1.1, "verdict": verdict})
+
+
+def with_contrasts(*verdicts: str) -> Summary:
+    """No winner; each backend but the first has a verdict against it, or none."""
+    summary = made.summary()
+    first, *others = summary.ranking.rows
+    rows = [
+        row.model_copy(update={"against_first": against(verdict) if verdict else None})
+        for row, verdict in zip(others, verdicts, strict=False)
+    ]
+    ranking = summary.ranking.model_copy(update={"winner": None, "rows": (first, *rows)})
+    return summary.model_copy(update={"ranking": ranking})
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "label"),
+    [
+        (("no significant difference", "slower"), "No significant difference"),
+        (("too few repeats", "too few repeats"), "Too few repeats"),
+        (("", ""), "Undecided"),
+        ((), "Nothing to compare with"),
+    ],
+)
+def test_no_winner_is_told_with_its_reason(verdicts: tuple[str, ...], label: str) -> None:
+    assert answer_of(with_contrasts(*verdicts)).label == label
+
+
+def test_repeats_that_overlap_are_no_victory() -> None:
+    summary = made.summary(winner=False)
+    assert answer_of(summary).label == "No significant difference"
+    assert "Winner:" not in render(summary)
+
+
+def test_without_any_rank_there_is_no_answer() -> None:
+    summary = made.summary()
+    ranking = Ranking(winner=None, sentence="none", rows=(), unranked={})
+    assert answer_of(summary.model_copy(update={"ranking": ranking})).label == "No answer"
+
+
+def test_each_rank_has_its_ratio_with_the_interval_and_every_repeat(page: str) -> None:
+    ranking = made.summary().ranking
+    table = section_of(page, "ranking")
+    for row in ranking.rows[1:]:
+        found = row.against_first
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f})" in table
+        assert " · ".join(f"{value:,.1f}" for value in row.repeats) in table
+    assert table.count("<small>slower</small>") == len(ranking.rows) - 1
+
+
+def test_memory_and_start_stand_beside_speed(page: str) -> None:
+    section = section_of(page, "footprint")
+    first = section[section.index("<tbody>") : section.index("</tr>", section.index("<tbody>"))]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", first)
+    # Ready after 2, 4, 1 and 2 s, each first answer a quarter of a second later.
+    assert cells == [
+        *("191.1", "412 MB", "301 MB", "4.2 s"),
+        *("2.25 s", "4.25 s", "1.75 s (2 starts)"),
+    ]
+    assert "since &lt;b&gt;sshd&lt;/b&gt; has them mapped" in section_of(page, "breakdown")
+
+
+def test_what_does_not_count_is_listed_once_with_its_reason(page: str) -> None:
+    section = section_of(page, "verdicts")
+    assert section.count("<tr>") == 1 + 3
+    for told in ("triton at 8 users", "fastapi at 8 users", "fastapi:torch"):
+        assert section.count(f">{told}</th>") == 1
+    assert "row 3 by 0.21 &amp; more" in section
+
+
+def test_a_run_where_all_counts_says_so() -> None:
+    summary = made.summary()
+    known = tuple(backend for backend in summary.backends if not backend.excluded)
+    whole = with_points(summary.model_copy(update={"backends": known}), verdict="VALID", reasons=())
+    ranking = whole.ranking.model_copy(update={"unranked": {}})
+    assert "Nothing was left out" in render(whole.model_copy(update={"ranking": ranking}))
+
+
+def test_the_configuration_can_be_copied_and_is_told_once_for_all_that_served_it(page: str) -> None:
+    assert "<h3>config.pbtxt of triton, onnxruntime, fastapi</h3>" in page
+    assert page.count("name: &#34;image_classifier&#34;") == 1
+    assert 'data-copies="config-1"' in page
+    assert "# &lt;/code&gt;&lt;script&gt;" in page
+
+
+def test_numbers_of_the_figures_over_time_and_quantile_are_in_tables(page: str) -> None:
+    section = section_of(page, "figures")
+    assert section.count('<td class="number">≥ 20.0</td>') == 3
+    assert section.count('<td class="number">5.00 to 10.0</td>') == 3 * 3
+    assert section.count('<td class="number">10.0 to 40.0</td>') == 3
+
+
+def test_a_share_that_failed_is_never_rounded_to_none() -> None:
+    told = [numbers.failed(share) for share in (None, 0.0, 0.00004, 0.013)]
+    assert told == ["-", "0", "0.004%", "1.3%"]
