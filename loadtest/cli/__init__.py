@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -23,6 +25,7 @@ from loadtest.cli import (
     serve,
     setup,
     slo,
+    tune,
 )
 from serving.errors import INTERRUPTED_EXIT_CODE, InfersweepError
 
@@ -38,6 +41,7 @@ for command in (
     compare,
     load,
     slo,
+    tune,
     serve,
     check,
     observe,
@@ -52,6 +56,22 @@ for command in (
 ):
     app.command(name=command.NAME, epilog=command.EXAMPLES)(command.run)
 app.add_typer(models.app, name="models")
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"infersweep {version('infersweep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="print it and leave"),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 def main() -> None:
