@@ -139,7 +139,7 @@ def render(
         "source": _source(scrape_interval_s),
     }
     _require_ready(prometheus)
-    with _browser() as browser, served(settings, prometheus) as url:
+    with chromium() as browser, served(settings, prometheus) as url:
         # As high as all panels from the start: a change of size would draw them anew.
         height = _ABOVE_PX + _CELL_PX * _rows(settings["dashboard"])
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -180,7 +180,12 @@ def _wait(browser: Chrome, dashboard: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _browser() -> Iterator[Chrome]:
+def chromium() -> Iterator[Chrome]:
+    """A browser without a screen, which asks nobody on its own.
+
+    Raises:
+        MachineError: it, its driver or Selenium is missing.
+    """
     try:
         from selenium import webdriver  # noqa: PLC0415
     except ImportError:

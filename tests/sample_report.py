@@ -14,6 +14,7 @@ from loadtest.resources.record import (
 )
 from loadtest.results import (
     BackendSummary,
+    Heatmap,
     Machine,
     Manifest,
     Parity,
@@ -21,6 +22,8 @@ from loadtest.results import (
     Point,
     Quantile,
     Settings,
+    Spectrum,
+    Start,
     Summary,
     Wire,
 )
@@ -30,6 +33,8 @@ HOSTILE = "<script>alert('facts')</script>"
 EXCLUDED = "its answers differ from the reference: row 3 by 0.21 & more"
 UNMEASURABLE = "no <power> sensor & no counter"
 THROTTLED = "thermal slowdown"
+KEPT = "8.0 MB stay in memory, since <b>sshd</b> has them mapped"
+CONFIGURATION = 'name: "image_classifier"\n# </code><script>alert(1)</script>\n'
 REASONS = ("client-bound: the generator used 97% of its CPU (2 of 3 repeats)",)
 
 _RATES = {
@@ -74,6 +79,46 @@ def _backend(label: str, *, spread: float) -> BackendSummary:
         start_s=4.21,
         excluded=EXCLUDED if excluded else None,
         points=() if excluded else tuple(_point(label, n, spread) for n in CONCURRENCY),
+        starts=_starts(label) if label == "onnxruntime" else (),
+        spectrum=None if excluded else _spectrum(),
+        heatmap=None if excluded else _heatmap(),
+        configuration=None if excluded else CONFIGURATION,
+    )
+
+
+def _starts(label: str) -> tuple[Start, ...]:
+    """One as found, one with nothing in memory, two with all of it."""
+    states = ("as found", "not cached", "cached", "cached")
+    return tuple(
+        Start(
+            backend=label,
+            repeat=number,
+            state=state,
+            ready_s=ready_s,
+            first_answer_s=ready_s + 0.25,
+            dropped_bytes=None if state == "as found" else 90_000_000,
+            kept_bytes=None if state == "as found" else 0,
+            notes=(KEPT,) if state == "not cached" else (),
+        )
+        for number, (state, ready_s) in enumerate(zip(states, (2.0, 4.0, 1.0, 2.0), strict=True), 1)
+    )
+
+
+def _spectrum() -> Spectrum:
+    """Bounded up to 99.9%; from 99% on a time limit was reached."""
+    return Spectrum(
+        level=4,
+        samples=5_000,
+        quantiles=(0.5, 0.9, 0.95, 0.99, 0.999),
+        values_ms=(8.0, 12.0, 14.0, 20.0, 31.0),
+        at_least_from=0.99,
+    )
+
+
+def _heatmap() -> Heatmap:
+    """Two seconds: all in the lower row, then one of four in the upper."""
+    return Heatmap(
+        trial="r1", level=4, column_s=1.0, edges_ms=(5.0, 10.0, 40.0), counts=((4, 0), (3, 1))
     )
 
 
@@ -198,4 +243,18 @@ def _manifest() -> Manifest:
         model_version=1,
         model_sha256="5f" * 32,
         wire=Wire(request_bytes=602_248),
+    )
+
+
+def with_points(summary: Summary, **changes: object) -> Summary:
+    """Every point of every backend, changed."""
+    return summary.model_copy(
+        update={
+            "backends": tuple(
+                backend.model_copy(
+                    update={"points": tuple(p.model_copy(update=changes) for p in backend.points)}
+                )
+                for backend in summary.backends
+            )
+        }
     )

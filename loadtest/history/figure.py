@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from html import escape
 from typing import TypeVar
 
 import plotly.graph_objects as go
@@ -12,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from loadtest.highest import point_name
 from loadtest.history.runs import Found, Group, History
-from loadtest.report.figures import COLOURS, SYMBOLS, lay_out
+from loadtest.report.figures import COLOURS, SYMBOLS, lay_out, plain
 from loadtest.rounding import four_digits
 
 _PANEL, _GAP = 320, 110
@@ -26,7 +25,7 @@ def figure_of(history: History) -> go.Figure:
     """Groups share no line and no axis, since their figures cannot be compared."""
     groups = history.groups
     rows = max(1, len(groups))
-    titles = [escape(title_of(group, history)) for group in groups]
+    titles = [plain(title_of(group, history)) for group in groups]
     figure = make_subplots(
         rows=rows, cols=1, subplot_titles=titles, vertical_spacing=_GAP / (_PANEL * rows)
     )
@@ -75,8 +74,8 @@ def _trace(
         x=[place for place, _ in line],
         y=[one.value for _, one in line],
         mode="lines+markers",
-        name=escape(name),
-        legendgroup=escape(name),
+        name=plain(name),
+        legendgroup=plain(name),
         line={"color": colour, "width": 2},
         marker={
             "color": colour,
@@ -112,11 +111,11 @@ def _beyond(high: float | None, low: float | None) -> float | None:
 def _hover(group: Group, place: int, one: Found, unit: str) -> str:
     run = group.runs[place]
     lines = (
-        f"<b>{escape(line_name(group, one))}</b>, {one.verdict}",
+        f"<b>{plain(line_name(group, one))}</b>, {one.verdict}",
         f"{four_digits(one.value)} {unit} ({four_digits(one.low)} to {four_digits(one.high)})",
-        *([escape(one.why)] if one.why else []),
-        f"{run.created:%Y-%m-%d %H:%M}, commit {escape(run.commit)}",
-        escape(str(run.path)),
+        *([plain(one.why)] if one.why else []),
+        f"{run.created:%Y-%m-%d %H:%M}, commit {plain(run.commit)}",
+        plain(str(run.path)),
     )
     return "<br>".join(lines)
 
@@ -126,7 +125,7 @@ def _ticks(group: Group) -> tuple[list[int], list[str]]:
     step = math.ceil(len(group.runs) / _MOST_TICKS)
     places = list(range(0, len(group.runs), step))
     runs = [group.runs[place] for place in places]
-    return places, [f"{escape(run.commit[:9])}<br>{run.created:%Y-%m-%d}" for run in runs]
+    return places, [f"{plain(run.commit[:9])}<br>{run.created:%Y-%m-%d}" for run in runs]
 
 
 def _ranked(names: Iterable[N]) -> dict[N, int]:

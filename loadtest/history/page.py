@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
 from loadtest.exporting.extras import needed
 from loadtest.history.figure import figure_of, line_name, title_of
 from loadtest.history.runs import History
@@ -27,7 +24,6 @@ def render(history: History) -> str:
         title_of=title_of,
         line_name=line_name,
         four_digits=four_digits,
-        plotly=Markup(get_plotlyjs()),
     )
     return page
 

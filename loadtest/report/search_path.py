@@ -113,7 +113,7 @@ def _points(drawn: Sequence[Drawn], look: _Look, *, numbered: bool) -> go.Scatte
         text=[f"  {probe.number}  " for probe in probes] if numbered else None,
         textposition=[("middle left", "middle right")[probe.number % 2] for probe in probes],
         textfont={"size": 12},
-        opacity=1.0 if numbered else 0.6,
+        opacity=1.0 if numbered else 0.75,
         marker={
             "color": look.colour,
             "size": 10 if numbered else 6,

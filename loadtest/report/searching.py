@@ -10,7 +10,7 @@ from loadtest.report import numbers
 from loadtest.report.search_path import path_of_probes
 from loadtest.report.templates import Figure, figure_of
 from loadtest.results import Summary
-from loadtest.searched import LatencyRecord, ProbeRecord, SearchRecord
+from loadtest.searched import LatencyRecord, SearchRecord
 
 BADGES = {"met": "passed", "costly": "open", "missed": "failed", "void": "open"}
 
@@ -84,8 +84,3 @@ def latency_bounds(found: LatencyRecord) -> str:
         return ""
     high = "no bound" if found.high_ms is None else numbers.milliseconds(found.high_ms)
     return f"{numbers.milliseconds(found.low_ms)} to {high}"
-
-
-def table_probes(search: SearchRecord) -> tuple[ProbeRecord, ...]:
-    """In the order they ran, the closed loops in front."""
-    return (*search.closed, *search.probes)

@@ -154,7 +154,7 @@ def latency_over_time(summary: Summary) -> go.Figure:
     figure.update_xaxes(title="Seconds since the window began", row=rows, col=1)
     figure.update_xaxes(zeroline=False)
     figure.update_yaxes(title="ms (log)", gridcolor=NEUTRAL, showgrid=False)
-    figure.update_yaxes(**log_axis(edges, 1.0))
+    figure.update_yaxes(**log_axis(edges, 1.1))
     figure.update_annotations(font_size=13, x=0, xanchor="left")
     return figure
 

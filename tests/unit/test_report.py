@@ -16,7 +16,9 @@ from loadtest.report.markdown import markdown
 from loadtest.report.page import RAW, render
 from loadtest.results import Contrast, Heatmap, Ranking, Summary
 from loadtest.shapes import COLUMNS, ROWS
+from loadtest.summary import write_summary
 from serving.errors import ResultsError
+from tests import sample_folders, sample_trials
 from tests import sample_report as made
 from tests.sample_report import with_points
 
@@ -282,7 +284,7 @@ def test_memory_and_start_stand_beside_speed(page: str) -> None:
         *("191.1", "412 MB", "301 MB", "4.2 s"),
         *("2.25 s", "4.25 s", "1.75 s (2 starts)"),
     ]
-    assert "since &lt;b&gt;sshd&lt;/b&gt; has them mapped" in section_of(page, "breakdown")
+    assert "since &lt;b&gt;sshd&lt;/b&gt; has them mapped" in section
 
 
 def test_what_does_not_count_is_listed_once_with_its_reason(page: str) -> None:
@@ -299,6 +301,19 @@ def test_a_run_where_all_counts_says_so() -> None:
     whole = with_points(summary.model_copy(update={"backends": known}), verdict="VALID", reasons=())
     ranking = whole.ranking.model_copy(update={"unranked": {}})
     assert "Nothing was left out" in render(whole.model_copy(update={"ranking": ranking}))
+
+
+def test_the_served_configuration_is_kept_but_not_for_a_server_that_was_not_started(
+    tmp_path: Path,
+) -> None:
+    remote = "remote:http://127.0.0.1:1"
+    folder = sample_folders.finished(tmp_path, (10.0,), backends=("triton", remote))
+    assert [b.configuration for b in write_summary(folder).backends] == [None, None]
+    served = tmp_path / "model_repository" / "tiny" / "config.pbtxt"
+    served.parent.mkdir(parents=True)
+    served.write_text("name: 'tiny'")
+    folder.write_backend(sample_trials.record(remote, start_s=None))
+    assert [b.configuration for b in write_summary(folder).backends] == ["name: 'tiny'", None]
 
 
 def test_the_configuration_can_be_copied_and_is_told_once_for_all_that_served_it(page: str) -> None:
