@@ -112,15 +112,22 @@ def _best_rate(label: str, found: Sequence[SearchRecord], rows: int) -> Rank:
 
 
 def _contrasted(rows: Sequence[Rank]) -> list[Rank]:
-    """The most first, each other one with its ratio to the first."""
-    ordered = sorted(rows, key=lambda row: geometric_mean(_values(row)), reverse=True)
-    if not ordered:
-        return []
-    first = ordered[0]
-    others = (
-        row.model_copy(update={"against_first": _contrast(row, first)}) for row in ordered[1:]
-    )
-    return [first, *others]
+    """The most first, each other one with its ratio to the first.
+
+    By medians, which are what is shown; by geometric means, which are what is compared, where an
+    odd repeat would put one first that is significantly slower.
+    """
+    by_median = _against_first(sorted(rows, key=lambda row: row.inferences_per_s, reverse=True))
+    if not any(row.against_first and row.against_first.verdict == "faster" for row in by_median):
+        return by_median
+    return _against_first(sorted(rows, key=lambda row: geometric_mean(_values(row)), reverse=True))
+
+
+def _against_first(ordered: Sequence[Rank]) -> list[Rank]:
+    return [
+        row if place == 0 else row.model_copy(update={"against_first": _contrast(row, ordered[0])})
+        for place, row in enumerate(ordered)
+    ]
 
 
 def _contrast(row: Rank, first: Rank) -> Contrast:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 
 import plotly.graph_objects as go
 
 from loadtest.breakdown import PARTS
-from loadtest.report.figures import lay_out, level_text
+from loadtest.report.figures import lay_out, level_text, plain
 from loadtest.report.numbers import MISSING, milliseconds
 from loadtest.report.templates import Figure, figure_of
 from loadtest.results import Breakdown, Point, Summary
@@ -60,14 +59,22 @@ class BreakdownSection:
 
 def section_of(summary: Summary) -> BreakdownSection | None:
     """``None`` where no VALID point was divided, as in results of older versions."""
+    found = {(one.backend, one.answer.rate_rps) for one in summary.searches}
     divided = [
         (backend.label, point, point.breakdown)
         for backend in summary.backends
         for point in backend.points
+        # Of a search the rates that were answers, and not every probe.
         if point.breakdown is not None
+        and (not summary.searches or (backend.label, point.level) in found)
     ]
     if not divided:
         return None
+    at = (
+        "at the highest rate that met the objectives in one of its searches"
+        if summary.searches
+        else "at its VALID point with the most inferences per second"
+    )
     notes: dict[str, list[str]] = {}
     for label, _, breakdown in divided:
         for note in breakdown.notes:
@@ -77,8 +84,8 @@ def section_of(summary: Summary) -> BreakdownSection | None:
         figure=figure_of(
             "breakdown-figure",
             "Mean response time, in parts",
-            "Each backend at its VALID point with the most inferences per second. Means are shown, "
-            "since the parts of a mean add up; those of a percentile do not.",
+            f"Each backend {at}. Means are shown, since the parts of a mean add up; those of a "
+            "percentile do not.",
             "Stacked bars of the mean response time per backend.",
             stacked(summary, _best(divided)),
         ),
@@ -92,7 +99,7 @@ def stacked(summary: Summary, bars: Sequence[Bar]) -> go.Figure:
     """One horizontal bar per backend, its parts from left to right on a request's way."""
     figure = go.Figure()
     names = [
-        f"{escape(label)}<br>{level_text(summary, point)}: "
+        f"{plain(label)}<br>{level_text(summary, point)}: "
         f"{milliseconds(breakdown.mean_response_ms)} ms"
         for label, point, breakdown in bars
     ]
@@ -110,7 +117,7 @@ def stacked(summary: Summary, bars: Sequence[Bar]) -> go.Figure:
                         "pattern": {"shape": pattern, **_HATCHING},
                     },
                     hovertext=[
-                        f"<b>{escape(label)}</b><br>{part}: {milliseconds(width)} ms"
+                        f"<b>{plain(label)}</b><br>{part}: {milliseconds(width)} ms"
                         for (label, _, _), width in zip(bars, widths, strict=True)
                     ],
                     hoverinfo="text",
