@@ -10,8 +10,9 @@ from statistics import fmean
 
 import numpy as np
 
+from loadtest.explained import Breakdown, ServerTimings
 from loadtest.histogram import buckets, merge
-from loadtest.results import Breakdown, Histograms, ServerTimings, Trial
+from loadtest.results import Histograms, Trial
 
 PARTS = (
     "waiting to be sent",

@@ -15,9 +15,9 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from loadtest.explained import Start, StartState
 from loadtest.page_cache import cached, drop, files_of, holders
 from loadtest.payload import Payload, is_right
-from loadtest.results import Start, StartState
 from serving.deployment import Server
 from serving.models.repository import Model
 from serving.protocol import HEADER_LENGTH, ProtocolError, parse_header_length

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from loadtest.results import PhaseTotal, ServerTimings
+from loadtest.explained import PhaseTotal, ServerTimings
 
 STATISTICS = "the statistics extension"
 METRICS = "Prometheus metrics"

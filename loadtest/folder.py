@@ -23,16 +23,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from loadtest.results import (
-    SCHEMA_VERSION,
-    BackendRecord,
-    Histograms,
-    Manifest,
-    Record,
-    Start,
-    Summary,
-    Trial,
-)
+from loadtest.explained import Start
+from loadtest.record import Record
+from loadtest.results import SCHEMA_VERSION, BackendRecord, Histograms, Manifest, Summary, Trial
 from serving.errors import ResultsError
 
 _R = TypeVar("_R", bound=Record)

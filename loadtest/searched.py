@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from loadtest.record import Record
 
 ProbeVerdict = Literal["met", "costly", "missed", "void"]
 """``costly``: all is met but what a higher rate makes cheaper, joules per inference. ``void``: the
@@ -12,11 +14,7 @@ window is INVALID for a reason that is not the load."""
 AnswerKind = Literal["found", "at least", "not reachable", "open"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LatencyRecord(_Record):
+class LatencyRecord(Record):
     """One percentile that is bounded; times in milliseconds."""
 
     name: str
@@ -26,7 +24,7 @@ class LatencyRecord(_Record):
     high_ms: float | None
 
 
-class ProbeRecord(_Record):
+class ProbeRecord(Record):
     """One window at one rate, or one of the closed loops in front of the search."""
 
     number: int = Field(description="from 1; 0 for the closed loops")
@@ -43,7 +41,7 @@ class ProbeRecord(_Record):
     found: tuple[str, ...] = Field(description="every objective held against it, in words")
 
 
-class AnswerRecord(_Record):
+class AnswerRecord(Record):
     kind: AnswerKind
     rate_rps: float | None = Field(description="highest that met everything")
     missed_rps: float | None = Field(description="lowest above it that did not")
@@ -52,7 +50,7 @@ class AnswerRecord(_Record):
     best_seen: str | None = Field(default=None, description="where nothing met everything")
 
 
-class SearchRecord(_Record):
+class SearchRecord(Record):
     """One search on one server start; a repeat begins where the first search ended."""
 
     backend: str

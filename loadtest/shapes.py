@@ -9,8 +9,9 @@ import numpy as np
 
 from loadtest.analysis import QUANTILES, HistogramReader, middle_trial, samples_of
 from loadtest.confidence import Samples
+from loadtest.explained import Heatmap, Spectrum
 from loadtest.histogram import buckets, merge
-from loadtest.results import IN_PERCENTILES, Heatmap, Point, Spectrum, Trial, Window
+from loadtest.results import IN_PERCENTILES, Point, Trial, Window
 from loadtest.searched import SearchRecord
 
 PER_DECADE = 20

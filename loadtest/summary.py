@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from loadtest.analysis import HistogramReader, point_of
+from loadtest.explained import Start
 from loadtest.folder import ResultsFolder
 from loadtest.likeness import unlike_servers
 from loadtest.ranking import rank_points, rank_searches
@@ -14,7 +15,6 @@ from loadtest.results import (
     Manifest,
     Point,
     Settings,
-    Start,
     Summary,
     Trial,
 )

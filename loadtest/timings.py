@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import BaseModel, ConfigDict
 
 from loadtest.counters import Counters, UntoldError, read_metrics, read_statistics
-from loadtest.results import ServerTimings
+from loadtest.explained import ServerTimings
 
 if TYPE_CHECKING:
     from serving.backends.base import Launch

@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from loadtest.engine.base import Target
+from loadtest.explained import ServerTimings
 from loadtest.histogram import encode, merge
 from loadtest.live import Board, board_path
 from loadtest.payload import in_sequence, read_payloads
 from loadtest.recorder import add_up
-from loadtest.results import ServerTimings
 from loadtest.scenarios import Load, find_scenario, make_load
 from loadtest.timings import TimingsSource
 from serving.errors import UsageError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loadtest.explained import Heatmap, Spectrum, Start
 from loadtest.ranking import rank_points
 from loadtest.resources.record import (
     Energy,
@@ -14,7 +15,6 @@ from loadtest.resources.record import (
 )
 from loadtest.results import (
     BackendSummary,
-    Heatmap,
     Machine,
     Manifest,
     Parity,
@@ -22,8 +22,6 @@ from loadtest.results import (
     Point,
     Quantile,
     Settings,
-    Spectrum,
-    Start,
     Summary,
     Wire,
 )

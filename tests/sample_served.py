@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from loadtest.explained import PhaseTotal, ServerTimings
 from loadtest.folder import ResultsFolder
 from loadtest.objective import Evidence
 from loadtest.recorder import Recorder
 from loadtest.resources.record import Energy, InterfaceUse, RailUse, ResourceUse, RoleUse
-from loadtest.results import Histograms, PhaseTotal, ServerTimings, Trial
+from loadtest.results import Histograms, Trial
 from loadtest.slo.bracket import MANY, ONE
 from loadtest.slo.state import CLOSED, State, evidence_of, state_of
 from loadtest.trials import PlannedTrial

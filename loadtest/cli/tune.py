@@ -51,7 +51,6 @@ from serving.errors import INTERRUPTED_EXIT_CODE, UsageError
 from serving.host import cpu_budget
 from serving.knobs import Setting
 from serving.models.repository import find_model
-from serving.models.zoo.build import ensure_built
 
 NAME = "tune"
 EXAMPLES = (
@@ -115,6 +114,7 @@ def run(
     objectives = parse_objectives(objective or [], max_errors)
     limits = parse_budget(budget)
     again = repeats if repeats is not None else _QUICK_REPEATS if quick else _REPEATS
+    require_positive(again, "--repeats")
     labels = parse_backends(backend)
     found = find_model(model, repository)
     split = split_of(server_cpus, client_cpus)
@@ -122,15 +122,13 @@ def run(
         objectives,
         model=model,
         labels=labels,
-        # The search itself is the first; what it found is not used again.
-        repeats=1 + int(require_positive(again, "--repeats")),
+        repeats=1,
         windows=SearchWindows(duration, limit, quick),
         timeout_s=timeout,
         seed=seed,
         split=split,
     )
     console = Console()
-    ensure_built(found, console.print)
     plan = plan_of(
         found,
         labels,
@@ -150,7 +148,7 @@ def run(
         metrics_port=metrics_port,
     )
     with interrupt_on_sigterm():
-        return _tune(console, asked, Search(plan, limits, storage, allow_unlike))
+        return _tune(console, asked, Search(plan, limits, again, storage, allow_unlike))
 
 
 @dataclass(frozen=True)
@@ -159,6 +157,7 @@ class Search:
 
     plan: Plan
     budget: Budget
+    repeats: int
     storage: str | None
     allow_unlike: bool
 
@@ -171,7 +170,7 @@ def _tune(console: Console, run: Run, asked: Search) -> int:
     interrupted = False
     with TuneDisplay(console) as display:
         rig = rig_of(run, folder, display, ceiling_rps)
-        tuning = Tuning(rig, contenders, asked.budget, display)
+        tuning = Tuning(rig, contenders, asked.budget, asked.repeats, display)
         publishing = Publishing(
             run.settings.client_cpus, run.metrics_port, display.stage, display.warning
         )

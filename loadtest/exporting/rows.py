@@ -13,21 +13,14 @@ from typing import get_args
 from pydantic import BaseModel
 
 from loadtest.analysis import QUANTILES, percentiles_ms, samples_of
+from loadtest.explained import ServerTimings
 from loadtest.folder import ResultsFolder
 from loadtest.measures import decoding
 from loadtest.observing.finished import run_name
 from loadtest.observing.openmetrics import Progress
 from loadtest.resources.record import Energy, ResourceUse, RoleUse
 from loadtest.resources.sampler import GENERATOR, SERVER
-from loadtest.results import (
-    OUTCOMES,
-    Histograms,
-    Manifest,
-    Percentiles,
-    Quantile,
-    ServerTimings,
-    Trial,
-)
+from loadtest.results import OUTCOMES, Histograms, Manifest, Percentiles, Quantile, Trial
 from serving.errors import ResultsError
 
 Value = str | int | float | bool | None

@@ -9,10 +9,11 @@ from itertools import groupby
 import plotly.graph_objects as go
 
 from loadtest.breakdown import PARTS
+from loadtest.explained import Breakdown
 from loadtest.report.figures import lay_out, level_text, plain
 from loadtest.report.numbers import MISSING, milliseconds
 from loadtest.report.templates import Figure, figure_of
-from loadtest.results import Breakdown, Point, Summary
+from loadtest.results import Point, Summary
 
 COLOURS = ("#b03a8c", "#7a7f87", "#d9731a", "#459c99", "#3a5fd0", "#7d9b1f", "#9a6a4f")
 """Of the parts; apart for the colour-blind, with a contrast of 3 or more on either page."""

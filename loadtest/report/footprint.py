@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from loadtest.explained import Start
 from loadtest.report.numbers import MISSING, rate, seconds, size
 from loadtest.resources.sampler import SERVER
-from loadtest.results import BackendSummary, Point, Rank, Start, Summary
+from loadtest.results import BackendSummary, Point, Rank, Summary
 
 STATES = ("as found", "not cached", "cached")
 """Of the page cache before a start."""

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from loadtest.analysis import QUANTILES
+from loadtest.explained import Heatmap, Spectrum
 from loadtest.report.figures import (
     NEUTRAL,
     lay_out,
@@ -21,7 +22,7 @@ from loadtest.report.figures import (
 )
 from loadtest.report.load_figures import asked_of
 from loadtest.report.numbers import MISSING, milliseconds
-from loadtest.results import Heatmap, Spectrum, Summary
+from loadtest.results import Summary
 
 _TICKS = {0.5: "50%", 0.9: "90%", 0.99: "99%", 0.999: "99.9%", 0.9999: "99.99%"}
 _CELLS = ((0.0, "#2f5f8a"), (0.5, "#3fa7a3"), (1.0, "#f6e58d"))

@@ -51,7 +51,6 @@ def front_figure(backend: TunedBackend, cost: str) -> go.Figure:
     known = [one for one in backend.tried if _height(one, cost) is not None]
     front = sorted((one for one in known if one.on_front), key=_goodput)
     figure = go.Figure()
-    figure.add_trace(_front_line(front, cost))
     groups = [
         ("on the front", _BLUE, "circle", [one for one in front if not _is_named(one, backend)]),
         ("beaten by another", NEUTRAL, "circle-open", [o for o in known if not o.on_front]),
@@ -104,8 +103,8 @@ def path_figure(backend: TunedBackend) -> go.Figure:
                 )
             )
     lay_out(figure, height=380)
-    figure.update_xaxes(title="setting, in the order of the search")
-    figure.update_yaxes(title="goodput (requests/s)", rangemode="tozero")
+    figure.update_xaxes(title="setting, in the order of the search", zeroline=False)
+    figure.update_yaxes(title="goodput (requests/s)", rangemode="tozero", tickformat=",")
     return figure
 
 
@@ -129,7 +128,7 @@ def effects_figure(effects: Sequence[EffectRecord]) -> go.Figure:
             )
     lay_out(figure, height=120 + 30 * len(ordered))
     limit = 100 * (1 - 1 / PRECISION)
-    figure.add_vline(x=limit, line={"color": NEUTRAL, "width": 1, "dash": "dash"})
+    figure.add_vline(x=limit, line={"color": NEUTRAL, "width": 2, "dash": "dash"}, layer="above")
     figure.update_xaxes(title="lost by the worst value that was tried (%)", rangemode="tozero")
     figure.update_yaxes(
         categoryorder="array", categoryarray=[effect.knob for effect in ordered], showgrid=False
@@ -150,17 +149,6 @@ def _height(one: TriedRecord, cost: str) -> float | None:
 
 def _is_named(one: TriedRecord, backend: TunedBackend) -> bool:
     return not one.changes or one.number in (backend.knee, backend.chosen)
-
-
-def _front_line(front: Sequence[TriedRecord], cost: str) -> go.Scatter:
-    return go.Scatter(
-        x=[_goodput(one) for one in front],
-        y=[_height(one, cost) for one in front],
-        mode="lines",
-        line={"color": NEUTRAL, "width": 1, "dash": "dot"},
-        hoverinfo="skip",
-        showlegend=False,
-    )
 
 
 def _front_points(

@@ -88,8 +88,8 @@ def _figures(place: str, backend: TunedBackend) -> Iterator[Figure]:
                 f"{place}-front-{cost}",
                 f"What goodput costs: {cost.partition('_')[0]}",
                 "Low and far right is better. A setting is on the front when no other serves as "
-                "much without costing more of anything; costs within 5% count as equal. The dotted "
-                "line follows the front of all costs together.",
+                "much without costing more of anything, which may be in another figure; costs "
+                "within 5% count as equal.",
                 f"Scatter plot of goodput against {COST_AXES[cost].title} per setting.",
                 front_figure(backend, cost),
             )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from loadtest.results import SCHEMA_VERSION, Manifest, Ranking, Record
+from loadtest.record import Record
+from loadtest.results import SCHEMA_VERSION, Manifest, Ranking
 from loadtest.tune.front import COSTS, Candidate, knee, pareto_front, shared_costs
 from loadtest.tune.gain import Decision, Gain, rate_text
 from loadtest.tune.importance import Mattered, effects_of
@@ -102,6 +103,7 @@ class TuneRecord(Record):
     schema_version: int = SCHEMA_VERSION
     manifest: Manifest
     budget: str
+    repeats: int = Field(description="of default and best setting, measured again")
     complete: bool = Field(description="whether every backend has its answer")
     backends: tuple[TunedBackend, ...]
     ranking: Ranking = Field(description="of defaults and best settings, measured again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -92,12 +92,14 @@ class Contender:
 class Tuning:
     """Searches on each backend, then measures defaults and winners again, in turns.
 
-    The rig's ``repeats`` count the search as the first one; what it found is not used again.
+    Attributes:
+        repeats: how often; the search itself is none of them, so what it found is not used again.
     """
 
     rig: Rig
     contenders: Sequence[Contender]
     budget: Budget
+    repeats: int
     listener: TuneListener
     _idle_known: bool = field(default=False, init=False)
 
@@ -127,7 +129,9 @@ class Tuning:
             )
         arms = [contender.arm(tried) for contender, tried in self._finalists()]
         if arms:
-            Contest(self.rig, arms, self.listener).run()
+            # The first search of each arm is there already.
+            settings = self.rig.settings.model_copy(update={"repeats": 1 + self.repeats})
+            Contest(replace(self.rig, settings=settings), arms, self.listener).run()
 
     def _search(self, contender: Contender, prober: Prober) -> None:
         def evaluate(tried: Tried, bar: Bar) -> Outcome:
@@ -188,6 +192,7 @@ class Tuning:
         record = TuneRecord(
             manifest=manifest,
             budget=self.budget.text,
+            repeats=self.repeats,
             complete=all(one.excluded or one.chosen is not None for one in backends),
             backends=backends,
             ranking=self._ranking(again),
@@ -215,11 +220,13 @@ class Tuning:
         best, default = contender.best, contender.default
         if best is None or default is None or best.number == default.number:
             return None
-        repeats = self.rig.settings.repeats - 1
-        found = [_rates(contender.arm(one).name, again) for one in (default, best)]
+        (default_rps, default_done), (best_rps, best_done) = (
+            _rates(contender.arm(one).name, again) for one in (default, best)
+        )
         reachable = default.outcome is not None and default.outcome.goodput_rps is not None
-        missing = len(found[1][1]) < repeats or (reachable and len(found[0][1]) < repeats)
-        return None if missing else gain_of(found[0][0], found[1][0], repeats)
+        if best_done < self.repeats or (reachable and default_done < self.repeats):
+            return None
+        return gain_of(default_rps, best_rps, best_done)
 
     def _ranking(self, again: Sequence[SearchRecord]) -> Ranking:
         arms = [contender.arm(tried) for contender, tried in self._finalists()]
@@ -249,10 +256,10 @@ def _name(file: Path, folder: Path) -> str:
     return str(file.relative_to(folder))
 
 
-def _rates(arm: str, again: Sequence[SearchRecord]) -> tuple[list[float], list[SearchRecord]]:
-    """Of each repeat that found one; and all of its repeats."""
+def _rates(arm: str, again: Sequence[SearchRecord]) -> tuple[list[float], int]:
+    """The rate of each repeat that found one, and how many repeats there are."""
     own = [one for one in again if one.backend == arm]
-    return [one.answer.rate_rps for one in own if one.answer.rate_rps is not None], own
+    return [one.answer.rate_rps for one in own if one.answer.rate_rps is not None], len(own)
 
 
 def _bare(label: str) -> BackendSummary:

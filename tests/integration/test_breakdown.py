@@ -14,9 +14,9 @@ from onnx import helper, numpy_helper
 from loadtest import calibration
 from loadtest.breakdown import TOLERATED_SHARE, breakdown_of
 from loadtest.coldstart import ColdStarts
+from loadtest.explained import Breakdown, Start
 from loadtest.payload import write_payloads
 from loadtest.prepare import payloads_from
-from loadtest.results import Breakdown, Start
 from loadtest.runner import Fleet, generate
 from loadtest.timings import source_of
 from loadtest.trial import TrialSpec

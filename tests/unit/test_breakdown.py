@@ -15,12 +15,13 @@ from loadtest import calibration
 from loadtest.analysis import point_of
 from loadtest.breakdown import PARTS, TOLERATED_SHARE, breakdown_of, mean_ns
 from loadtest.counters import METRICS, STATISTICS, UntoldError, read_metrics, read_statistics
+from loadtest.explained import Breakdown, PhaseTotal, ServerTimings
 from loadtest.histogram import LOWEST_NS, Tally, encode
 from loadtest.prepare import encode_ns
 from loadtest.recorder import Recorder
 from loadtest.report import breakdown as section
 from loadtest.report.templates import template
-from loadtest.results import Breakdown, Histograms, PhaseTotal, ServerTimings, Trial
+from loadtest.results import Histograms, Trial
 from loadtest.timings import Meter, TimingsSource, source_of
 from serving.backends.base import Launch
 from serving.backends.fastapi.metering import Exchange, Inference

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from loadtest.coldstart import ColdStarts
+from loadtest.explained import Start
 from loadtest.folder import ResultsFolder
 from loadtest.page_cache import cached, drop, files_of, holders
 from loadtest.payload import Payload
-from loadtest.results import Start
 from serving.backends.base import Launch
 from serving.deployment import Server
 from serving.models.repository import Model

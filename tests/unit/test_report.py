@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from plotly.offline import get_plotlyjs
 
+from loadtest.explained import Heatmap
 from loadtest.folder import ResultsFolder
 from loadtest.report import numbers, write_report
 from loadtest.report.answer import answer_of
 from loadtest.report.markdown import markdown
 from loadtest.report.page import RAW, render
-from loadtest.results import Contrast, Heatmap, Ranking, Summary
+from loadtest.results import Contrast, Ranking, Summary
 from loadtest.shapes import COLUMNS, ROWS
 from loadtest.summary import write_summary
 from serving.errors import ResultsError
