@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from loadtest.slo.bracket import Windows
 from loadtest.searched import ProbeVerdict
+from loadtest.slo.bracket import Windows
 from loadtest.slo.search import Scope, Search
 
 WINDOWS = Windows(5.0, 60.0)

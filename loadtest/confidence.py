@@ -122,13 +122,17 @@ class Samples:
     def largest(self) -> int:
         return int(self._values[-1])
 
-    def percentile(self, quantile: float) -> Bounded | None:
-        """Nearest rank, with bounds; ``None`` below the sample floor."""
+    def percentile(self, quantile: float, *, independent: bool = False) -> Bounded | None:
+        """Nearest rank, with bounds; ``None`` below the sample floor.
+
+        ``independent``: the bounds of independent samples, whether slow ones come together or not.
+        """
         if not self._known or self.count < sample_floor(quantile):
             return None
         rank = max(math.ceil(quantile * self.count), 1)
         value = self.at_rank(rank)
-        low, high = bounding_ranks(self.count, quantile, self._inflation(value))
+        inflation = 1.0 if independent else self._inflation(value)
+        low, high = bounding_ranks(self.count, quantile, inflation)
         upper = None if high is None or self._is_open(high) else self.at_rank(high)
         return Bounded(value, self.at_rank(low), upper, at_least=self._is_open(rank))
 

@@ -20,7 +20,9 @@ class LatencyRecord(Record):
     name: str
     limit_ms: float
     value_ms: float | None = Field(description="by nearest rank, however few the samples are")
-    low_ms: float | None = Field(description="99% bounds; null where the samples give none")
+    low_ms: float | None = Field(
+        description="99% bounds of independent samples; null where there are too few"
+    )
     high_ms: float | None
 
 

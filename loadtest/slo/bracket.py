@@ -19,9 +19,10 @@ from serving.errors import LoadError
 ONE, MANY = 1.0, 16.0
 """Users of the two closed loops."""
 CLOSED_S = 3.0
-SAMPLES = 4
+SAMPLES = 8
 """A window has so many times the fewest requests that bound the percentile. With fewer the upper
-bound lies far above the percentile, and where slow requests come together there is none."""
+bound lies far above the percentile, and the rates of two searches on one server too far apart to
+tell another server from it: with four times a difference of 10% is missed in a tenth of cases."""
 UNDER_CEILING = 0.9
 """Of the rate at which a window is client-bound: a Poisson window may have more than its rate."""
 LEAST_UTILISATION, MOST_UTILISATION = 0.1, 0.9

@@ -68,7 +68,8 @@ def _closed(objectives: Objectives, seen: Evidence) -> ProbeRecord:
 
 
 def _latency(objective: Percentile, seen: Evidence) -> LatencyRecord:
-    samples, bounded = seen.samples, seen.samples.percentile(objective.quantile)
+    samples = seen.samples
+    bounded = samples.percentile(objective.quantile, independent=True)
     value_ns = None
     if seen.trial.sent and samples.count > seen.trial.outcomes["not_sent"]:
         value_ns = samples.at_rank(max(math.ceil(objective.quantile * samples.count), 1))

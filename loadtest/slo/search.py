@@ -19,6 +19,9 @@ PRECISION = 1.05
 """The search ends when the lowest rate that missed is at most so many times the highest met one."""
 MOST_PROBES = 12
 FIRST_STEP = 1.25
+NEAR_STEP = 1.049
+"""The first step where the guess is a former answer; below ``PRECISION``, so that rounding a rate
+to four digits leaves no gap that must be bisected once more."""
 STEP_GROWTH = 3
 """Each gap of the gallop is the one before it to this power. Then the gap with the crossing in it
 takes few enough bisections that ``MOST_PROBES`` are enough for a range of 1 to 7,500."""

@@ -15,7 +15,7 @@ from loadtest.objective import Evidence, Objectives, Percentile, parse_objective
 from loadtest.results import Histograms, Settings, Trial
 from loadtest.slo.bracket import MANY, ONE, Windows, bare_misses, scope_of
 from loadtest.slo.judgement import Judgement, judge_probe
-from loadtest.slo.search import PRECISION, Answer, Probe, Scope, Search
+from loadtest.slo.search import FIRST_STEP, NEAR_STEP, Answer, Probe, Scope, Search
 from serving.errors import LoadError
 
 CLOSED = "closed"
@@ -78,11 +78,11 @@ class State:
         )
         if self.former is None or self.former.met_rps is None:
             return scope
-        # Rates are found in steps. Were all repeats on the same steps, rounding would look like
-        # agreement; so each begins at a place of its own inside one step.
+        # Rates are found in steps, and where a search begins it tends to stay. Were all repeats to
+        # begin at the former answer, that would look like agreement; so each has its own place.
         shift = Random(f"{self.seed} {self.backend} {self.repeat}").uniform(-0.5, 0.5)
         return replace(
-            scope, first_rps=self.former.met_rps * PRECISION**shift, first_step=PRECISION
+            scope, first_rps=self.former.met_rps * FIRST_STEP**shift, first_step=NEAR_STEP
         )
 
     def _require_measurable(self, bare: Evidence) -> None:

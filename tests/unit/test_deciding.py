@@ -123,7 +123,7 @@ def test_searches_whose_windows_are_all_invalid_are_not_ranked() -> None:
 
 
 def test_a_sweep_whose_windows_are_all_invalid_is_not_ranked() -> None:
-    why = {"verdict": "INVALID", "reasons": ("client-bound",)}
+    why: dict[str, object] = {"verdict": "INVALID", "reasons": ("client-bound",)}
     ranking = swept((FIRST, SECOND), changes={SECOND: why})
     assert [row.backend for row in ranking.rows] == [FIRST]
     assert ranking.unranked == {SECOND: "no VALID point"}

@@ -68,6 +68,7 @@ ORDER = (
     "loadtest.trial",
     "loadtest.early_stop",
     "loadtest.capacity",
+    "loadtest.capacity",
     "loadtest.generator",
     "loadtest.fleet",
     "loadtest.users",

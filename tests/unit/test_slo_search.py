@@ -264,9 +264,9 @@ def p99(limit_ms: float) -> Percentile:
     return Percentile("p99", 0.99, round(limit_ms * 1e6))
 
 
-def test_a_window_has_four_times_the_floor_within_its_bounds() -> None:
+def test_a_window_has_eight_times_the_floor_within_its_bounds() -> None:
     windows = Windows(5.0, 60.0)
-    assert windows.length_s(100.0, 459) == pytest.approx(18.36)
+    assert windows.length_s(100.0, 459) == pytest.approx(36.72)
     assert windows.length_s(1000.0, 459) == 5.0
     assert windows.length_s(10.0, 459) == 60.0
 

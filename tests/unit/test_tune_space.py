@@ -56,7 +56,7 @@ def test_the_default_changes_nothing() -> None:
 
 
 def test_a_space_that_is_too_large_to_list_is_estimated_and_still_never_senseless() -> None:
-    wide = tuple(Axis(f"k{i}", tuple(map(str, range(9))), "0") for i in range(5))
+    wide = tuple(Axis(f"k{i}", tuple(map(str, range(9))), "0") for i in range(6))
     space = Space(wide, lambda setting: "odd" if int(setting["k0"]) % 2 else "")
     assert space.members is None
     assert not space.size.exact

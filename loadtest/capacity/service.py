@@ -1,0 +1,79 @@
+"""What a batch takes in an instance: measured times, drawn again, never extrapolated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from serving.errors import UsageError
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ServiceSamples:
+    """Measured service times in ns, sorted, per measured batch size.
+
+    One of them is drawn by inverse transform: with u uniform in [0, 1), the sample of rank
+    floor(u n) + 1 of n (Devroye, *Non-Uniform Random Variate Generation*, 1986, II.2). So nothing
+    is ever shorter than the shortest or longer than the longest that was measured.
+    """
+
+    per_batch: Mapping[int, Times]
+
+    @classmethod
+    def of(cls, measured: Mapping[int, npt.ArrayLike]) -> ServiceSamples:
+        """From batch size to its service times in ns, in any order.
+
+        Raises:
+            UsageError: no samples, a batch size below 1, or a time that is not positive.
+        """
+        per_batch = {
+            size: np.sort(np.asarray(measured[size])).astype(np.int64) for size in sorted(measured)
+        }
+        if not per_batch or not all(len(times) for times in per_batch.values()):
+            raise UsageError(
+                "there are no service times to draw from",
+                hint="Measure at least one batch size first.",
+            )
+        if min(per_batch) < 1 or min(times.min() for times in per_batch.values()) <= 0:
+            raise UsageError(
+                "a batch size below 1, or a service time that is not above 0 ns",
+                hint="Give measured times in nanoseconds per batch size.",
+            )
+        return cls(per_batch)
+
+    @property
+    def largest_batch(self) -> int:
+        return max(self.per_batch)
+
+    def size_for(self, batch: int) -> int:
+        """The next batch size that was measured: padding up is possible, guessing is not.
+
+        Raises:
+            UsageError: ``batch`` is above all measured ones.
+        """
+        measured = [size for size in self.per_batch if size >= batch]
+        if not measured:
+            raise UsageError(
+                f"no service time is known for batches of {batch}: the largest measured one is "
+                f"{self.largest_batch}",
+                hint=f"Measure that batch size, or plan with at most {self.largest_batch}.",
+            )
+        return min(measured)
+
+    def times_ns(self, batch: int) -> Times:
+        """Raises: UsageError: ``batch`` is above all measured ones."""
+        return self.per_batch[self.size_for(batch)]
+
+    def mean_ns(self, batch: int) -> float:
+        """Raises: UsageError: ``batch`` is above all measured ones."""
+        return float(self.times_ns(batch).mean())
+
+    def squared_variation(self, batch: int) -> float:
+        """Squared coefficient of variation. Raises: UsageError: ``batch`` is above all measured."""
+        times = self.times_ns(batch)
+        return float(times.var() / times.mean() ** 2)
