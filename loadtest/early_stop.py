@@ -33,8 +33,8 @@ _BESIDE = [number for name, number in OUTCOME.items() if name not in (*IN_PERCEN
 def allowed_over(count: int, quantile: float) -> int:
     """How many of ``count`` requests may take longer than the limit for the upper bound to keep it.
 
-    Correlation among requests only lowers it. All of them where ``count`` gives no bound at all:
-    then the window says nothing, and so neither is it lost.
+    That is what ``loadtest.objective`` counts by. All of them where ``count`` gives no bound at
+    all: then the window says nothing, and so neither is it lost.
     """
     if count < sample_floor(quantile):
         return count
