@@ -10,10 +10,15 @@ RUN := .venv/bin
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
 
-# Unit tests side by side; then those in which servers run and time matters, one after another.
+# Tests in which no time is measured run side by side; then the others, one after another.
+SIDE_BY_SIDE := tests/unit $(addprefix tests/integration/test_, \
+	arithmetic_zoo.py dashboards.py openmetrics.py variants.py) \
+	$(addprefix tests/e2e/test_, dashboard_pictures.py report_page.py)
+
 test: .venv/.ready
-	@$(RUN)/python -m pytest -n 2 --dist loadscope tests/unit $(ARGS) || [ $$? = 5 ]
-	@$(RUN)/python -m pytest tests/contract tests/integration tests/e2e $(ARGS) || [ $$? = 5 ]
+	@$(RUN)/python -m pytest -n 2 --dist loadscope $(SIDE_BY_SIDE) $(ARGS) || [ $$? = 5 ]
+	@$(RUN)/python -m pytest tests/contract tests/integration tests/e2e \
+		$(addprefix --ignore=,$(SIDE_BY_SIDE)) $(ARGS) || [ $$? = 5 ]
 
 check: .venv/.ready
 	$(RUN)/ruff check .
