@@ -60,7 +60,7 @@ class Listener:
     def search_done(self, record: SearchRecord) -> None: ...
 
     def probe_done(self, arm: str, repeat: int, probe: ProbeRecord) -> None:
-        assert (arm.startswith("remote:"), repeat in (1, 2)) == (True, True)
+        assert (arm.startswith("remote:"), repeat) == (True, 1)
         assert probe.number <= MOST_PROBES
         self.probes.append(probe)
         self.after.pop(len(self.probes), lambda: None)()
@@ -154,7 +154,7 @@ def killed(one_row: Model, queue: str, tmp_path_factory: pytest.TempPathFactory)
     """The folder of a search that was killed after its second probe, in the middle of a write."""
     folder = tmp_path_factory.mktemp("killed") / "out"
     with pytest.raises(KeyboardInterrupt):
-        search(one_row, folder, asked(queue, repeats=2), Listener({2: interrupt}))
+        search(one_row, folder, asked(queue), Listener({2: interrupt}))
     with (folder / "trials.jsonl").open("a") as stream:
         stream.write('{"id": "remo')
     return folder
@@ -173,24 +173,23 @@ def test_a_crossing_that_can_be_computed_is_found_also_over_a_kill(
     for turn in range(TURNS):
         folder = Path(shutil.copytree(killed, tmp_path / f"out{turn}"))
         listener = Listener()
-        wanted = asked(queue, repeats=2)
-        found = search(one_row, folder, wanted, listener)
-        assert found[0].probes[:2] == before.probes
-        measured = [probe for one in found for probe in one.probes]
-        assert listener.probes == measured[2:]
-        assert search(one_row, folder, wanted, Listener({1: interrupt})) == found
-        seen += [one.answer for one in found]
-        if len(found) == 2 and all(is_right(one, found[0]) for one in found):
+        wanted = asked(queue)
+        (found,) = search(one_row, folder, wanted, listener)
+        assert found.probes[:2] == before.probes
+        assert listener.probes == list(found.probes[2:])
+        assert search(one_row, folder, wanted, Listener({1: interrupt})) == (found,)
+        seen.append(found.answer)
+        if is_right(found):
             return
     pytest.fail(f"the crossing was never found: {seen}")
 
 
-def is_right(found: SearchRecord, first: SearchRecord) -> bool:
+def is_right(found: SearchRecord) -> bool:
     """Whether the answer lies within 10% of what the theory of queues says."""
     if found.answer.kind != "found":
         return False
     # What the wire takes is no part of the queue.
-    bare_ms = first.closed[0].latencies[0].value_ms
+    bare_ms = found.closed[0].latencies[0].value_ms
     met_rps, missed_rps = found.answer.rate_rps, found.answer.missed_rps
     assert bare_ms is not None
     assert met_rps is not None
@@ -245,7 +244,9 @@ def test_less_than_the_bare_service_is_not_reachable_and_the_best_is_told(
     listener = Listener()
     (found,) = search(one_row, folder.path, wanted, listener)
     assert found.answer.kind == "not reachable"
-    assert [probe.verdict for probe in listener.probes] == ["missed"]
+    # What else the machine does may void a probe, which is then measured once more.
+    assert listener.probes[-1].verdict == "missed"
+    assert "met" not in {probe.verdict for probe in listener.probes}
     assert found.answer.best_seen is not None
     assert found.answer.sentence.startswith("Not reachable: ")
 
