@@ -67,7 +67,7 @@ ORDER = (
     "loadtest.timings",
     "loadtest.trial",
     "loadtest.early_stop",
-    "loadtest.capacity",
+    "loadtest.links",
     "loadtest.capacity",
     "loadtest.generator",
     "loadtest.fleet",
