@@ -26,11 +26,21 @@ _BATCHES = (1, 2, 4, 8, 16, 32)
 _DELAYS_US = (0, 100, 500, 1000, 2000, 5000)
 _OTHER_SCHEDULERS = {"sequence_batching", "ensemble_scheduling"}
 GUNICORN_ASGI = "gunicorn.workers.gasgi.ASGIWorker"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # Not even its package: a generator's machine needs no gunicorn.
+        return False
+
+
 WORKER_CLASSES = (
     "uvicorn_worker.UvicornWorker",
     "uvicorn_worker.UvicornH11Worker",
     # Older releases of gunicorn have none.
-    *((GUNICORN_ASGI,) if find_spec(GUNICORN_ASGI.rpartition(".")[0]) else ()),
+    *((GUNICORN_ASGI,) if _is_installed(GUNICORN_ASGI.rpartition(".")[0]) else ()),
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from loadtest.cli import main
-from loadtest.cli.tune import space_table, tried_table
+from loadtest.cli.tuning import space_table, tried_table
 from loadtest.folder import ResultsFolder
 from loadtest.rounding import four_digits
 from loadtest.tune.figures import effects_figure, front_figure, path_figure
