@@ -55,10 +55,12 @@ def summarise(
 ) -> Summary:
     """Everything that the report shows, from what the run wrote.
 
+    Of a tuning that is the default of each backend; its other settings have a page of their own.
     ``configuration`` gives the served ``config.pbtxt`` of a model, where there is one.
     """
     settings = manifest.settings
-    searches = tuple(searches_of(settings, trials, read)) if settings.objectives else ()
+    own = [trial for trial in trials if trial.backend in settings.backends]
+    searches = tuple(searches_of(settings, own, read)) if settings.objectives else ()
     served = configuration(settings.model)
     backends = tuple(
         _shaped(

@@ -15,7 +15,7 @@ from loadtest.rounding import four_digits
 from loadtest.significance import Change, compare
 
 Decision = Literal["gain", "no significant gain", "loss", "only tuned", "not confirmed", "too few"]
-"""``only tuned``: the default meets the objectives at no rate. ``not confirmed``: the tuned setting
+"""``only tuned``: the default met the objectives at no rate. ``not confirmed``: the tuned setting
 met them in half of the repeats or fewer. ``too few``: repeats, to tell anything from chance."""
 
 
@@ -36,7 +36,7 @@ class Gain:
     def sentence(self) -> str:
         """How the tuned setting compares, to be read after its name and a colon."""
         if self.decision == "only tuned":
-            return "the default meets the objectives at no rate"
+            return "the default met the objectives at no rate that was measured"
         if self.decision == "not confirmed":
             return f"it met the objectives in {len(self.tuned_rps)} repeats only"
         assert self.change is not None

@@ -52,6 +52,7 @@ def render(record: TuneRecord) -> str:
         manifest=record.manifest,
         settings=record.manifest.settings,
         sections=sections,
+        texts={one.arm: one.text for backend in record.backends for one in backend.tried},
         badges=BADGES,
         interval=interval,
         four_digits=four_digits,
@@ -63,13 +64,13 @@ def render(record: TuneRecord) -> str:
 def answer_of(backend: TunedBackend) -> Answer:
     if backend.excluded:
         return Answer("none", "Not searched")
+    if not backend.complete:
+        return Answer("open", "Not finished")
     if backend.best is None:
         return Answer("none", "Not reachable")
     if backend.gain is not None:
         return _DECISIONS[backend.gain.decision]
-    if backend.chosen == backend.best:
-        return Answer("winner", "Keep the default")
-    return Answer("open", "Not finished")
+    return Answer("winner", "Keep the default")
 
 
 def interval(gain: GainRecord) -> str:

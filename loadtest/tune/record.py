@@ -10,7 +10,7 @@ from loadtest.record import Record
 from loadtest.results import SCHEMA_VERSION, Manifest, Ranking
 from loadtest.tune.front import COSTS, Candidate, knee, pareto_front, shared_costs
 from loadtest.tune.gain import Decision, Gain, rate_text
-from loadtest.tune.importance import Mattered, effects_of
+from loadtest.tune.importance import Effect, Mattered, effects_of
 from loadtest.tune.outcome import Outcome, Tried
 from loadtest.tune.space import Space
 from serving.knobs import Setting
@@ -75,12 +75,15 @@ class DeployRecord(Record):
 
 class TunedBackend(Record):
     backend: str
+    searched: bool = Field(description="whether the budget is spent, or no setting is left")
     space: SpaceRecord
     tried: tuple[TriedRecord, ...]
     costs: tuple[str, ...] = Field(description="measures that the front is over, besides goodput")
     best: int | None = Field(default=None, description="number of the setting with most goodput")
     knee: int | None = None
-    chosen: int | None = Field(default=None, description="null until best and default are measured")
+    chosen: int | None = Field(
+        default=None, description="null until best and default have been measured again"
+    )
     effects: tuple[EffectRecord, ...] = ()
     gain: GainRecord | None = Field(
         default=None, description="null where the best is the default, or nothing was found"
@@ -88,6 +91,12 @@ class TunedBackend(Record):
     deploy: DeployRecord | None = None
     excluded: str | None = None
     sentence: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether this is the answer, be it that there is none."""
+        nothing = self.searched and self.best is None
+        return nothing or self.chosen is not None or self.excluded is not None
 
     def setting(self, number: int | None) -> TriedRecord | None:
         return next((one for one in self.tried if one.number == number), None)
@@ -136,52 +145,60 @@ def tuned_backend(
     tried: Sequence[Tried],
     objectives: Sequence[str],
     gain: Gain | None = None,
+    *,
+    searched: bool = True,
     excluded: str | None = None,
 ) -> TunedBackend:
     """Everything that follows from what was tried and from the last measurement."""
     candidates = [_candidate(one.number, one.outcome) for one in tried if _is_known(one)]
     front = pareto_front(candidates)
-    numbers = {one.number for one in front}
     best, bent = best_of(tried), knee(front)
     default = next((one for one in tried if one.point == space.default), None)
-    chosen = _chosen(best, default, gain)
+    chosen = _chosen(best, default, gain) if searched else None
+    asked = " and ".join(objectives)
+    told = _sentence(label, space, best, gain, asked) if searched else _so_far(label, space, best)
     return TunedBackend(
         backend=label,
-        space=SpaceRecord(
-            axes=tuple(
-                AxisRecord(knob=axis.knob, values=axis.values, default=axis.default)
-                for axis in space.axes
-            ),
-            settings=space.size.settings,
-            exact=space.size.exact,
-        ),
-        tried=tuple(
-            TriedRecord(
-                number=one.number,
-                arm=arm_name(label, space, one),
-                changes=dict(space.changes(one.point)),
-                here=one.here,
-                outcome=one.outcome,
-                on_front=one.number in numbers,
-            )
-            for one in tried
-        ),
+        searched=searched,
+        space=_space_record(space),
+        tried=tuple(_tried_record(label, space, one, front) for one in tried),
         costs=shared_costs(candidates) if candidates else COSTS,
         best=best.number if best else None,
         knee=bent.number if bent else None,
         chosen=chosen.number if chosen else None,
-        effects=tuple(
-            EffectRecord(
-                knob=effect.knob,
-                best_rps=dict(effect.best_rps),
-                loss=effect.loss,
-                verdict=effect.verdict,
-            )
-            for effect in effects_of(space, tried)
-        ),
+        effects=tuple(_effect_record(effect) for effect in effects_of(space, tried)),
         gain=_gain_record(gain),
         excluded=excluded,
-        sentence=excluded or _sentence(label, space, best, gain, " and ".join(objectives)),
+        sentence=excluded or told,
+    )
+
+
+def _space_record(space: Space) -> SpaceRecord:
+    axes = tuple(
+        AxisRecord(knob=axis.knob, values=axis.values, default=axis.default) for axis in space.axes
+    )
+    return SpaceRecord(axes=axes, settings=space.size.settings, exact=space.size.exact)
+
+
+def _tried_record(
+    label: str, space: Space, tried: Tried, front: Sequence[Candidate]
+) -> TriedRecord:
+    return TriedRecord(
+        number=tried.number,
+        arm=arm_name(label, space, tried),
+        changes=dict(space.changes(tried.point)),
+        here=tried.here,
+        outcome=tried.outcome,
+        on_front=any(one.number == tried.number for one in front),
+    )
+
+
+def _effect_record(effect: Effect) -> EffectRecord:
+    return EffectRecord(
+        knob=effect.knob,
+        best_rps=dict(effect.best_rps),
+        loss=effect.loss,
+        verdict=effect.verdict,
     )
 
 
@@ -193,6 +210,13 @@ def _chosen(best: Tried | None, default: Tried | None, gain: Gain | None) -> Tri
     return best if gain.is_one else default
 
 
+def _so_far(label: str, space: Space, best: Tried | None) -> str:
+    known = f"The best setting so far: {text_of(space.changes(best.point))}." if best else ""
+    return (
+        f"The search on {label} is not finished. {known or 'No setting meets the objectives yet.'}"
+    )
+
+
 def _sentence(label: str, space: Space, best: Tried | None, gain: Gain | None, asked: str) -> str:
     if best is None:
         return f"{label} met {asked} in no setting that was tried."
@@ -202,7 +226,7 @@ def _sentence(label: str, space: Space, best: Tried | None, gain: Gain | None, a
         rate = rate_text([best.outcome.goodput_rps or 0.0])
         return f"Keep the default of {label}: nothing that was tried serves more than its {rate}."
     if gain is None:
-        return f"The best so far is {name}; it has not been measured against the default again."
+        return f"The best found is {name}; it has not been measured beside the default again."
     if gain.is_one:
         return f"{name} serves {rate_text(gain.tuned_rps)} within {asked}: {gain.sentence}."
     return (

@@ -193,7 +193,7 @@ class Tuning:
             manifest=manifest,
             budget=self.budget.text,
             repeats=self.repeats,
-            complete=all(one.excluded or one.chosen is not None for one in backends),
+            complete=all(one.complete for one in backends),
             backends=backends,
             ranking=self._ranking(again),
         )
@@ -208,7 +208,8 @@ class Tuning:
             tried,
             self.rig.settings.objectives,
             self._gain(contender, again),
-            contender.excluded,
+            searched=contender.study.is_over(self.budget),
+            excluded=contender.excluded,
         )
         chosen = next((one for one in tried if one.number == record.chosen), None)
         if chosen is None:
@@ -223,7 +224,7 @@ class Tuning:
         (default_rps, default_done), (best_rps, best_done) = (
             _rates(contender.arm(one).name, again) for one in (default, best)
         )
-        reachable = default.outcome is not None and default.outcome.goodput_rps is not None
+        reachable = default.outcome is None or default.outcome.verdict != "not reachable"
         if best_done < self.repeats or (reachable and default_done < self.repeats):
             return None
         return gain_of(default_rps, best_rps, best_done)

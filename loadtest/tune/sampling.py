@@ -81,7 +81,7 @@ class SettingSampler(GPSampler):
         everything: Iterable[Point] | None = self._space.members
         if everything is None:
             near = (point for centre in best for point in self._space.near(centre))
-            drawn = self._space.draw(self._random, 10 * _POOL)
+            drawn = self._space.draw(self._random, 50 * _POOL)
             everything = dict.fromkeys([*near, *islice(drawn, _POOL)])
         return [point for point in everything if point not in taken]
 

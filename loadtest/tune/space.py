@@ -19,9 +19,9 @@ Point = tuple[int, ...]
 VARIANT = "variant"
 """The axis of which file is served: the model itself or one of its variants."""
 
-COUNTED = 20_000
+COUNTED = 100_000
 """Up to so many combinations of values are gone through one by one."""
-_DRAWN = 2_000
+_DRAWN = 50_000
 
 
 @dataclass(frozen=True)

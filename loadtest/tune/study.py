@@ -71,6 +71,10 @@ class TuningStudy:
         spent_s = sum(one.outcome.spent_s for one in tried if one.here and one.outcome is not None)
         return budget.is_spent(len(tried), spent_s)
 
+    def is_over(self, budget: Budget) -> bool:
+        """Whether nothing is being measured here, and nothing more would be."""
+        return self.unfinished() is None and (self.is_spent(budget) or self._is_exhausted())
+
     def unfinished(self) -> Tried | None:
         """A setting that a process in this folder has begun and not finished."""
         return next((one for one in self.tried if one.here and one.outcome is None), None)

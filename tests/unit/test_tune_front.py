@@ -187,5 +187,12 @@ def test_where_no_setting_meets_the_objectives_that_is_the_answer() -> None:
     found = [tried(0, (0, 0, 0), 0.0, verdict="not reachable")]
     assert best_of(found) is None
     record = tuned_backend("onnxruntime", SPACE, found, ["p99<=50ms"])
-    assert record.chosen is None
+    assert (record.chosen, record.complete) == (None, True)
     assert "in no setting that was tried" in record.sentence
+
+
+def test_a_search_that_was_interrupted_has_no_answer_yet() -> None:
+    found = [tried(0, (0, 0, 0), 100.0), tried(1, (1, 0, 0), 90.0)]
+    record = tuned_backend("onnxruntime", SPACE, found, ["p99<=50ms"], searched=False)
+    assert (record.best, record.chosen, record.complete) == (0, None, False)
+    assert "not finished" in record.sentence

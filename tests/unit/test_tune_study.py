@@ -270,9 +270,9 @@ def test_a_space_too_large_to_list_is_searched_all_the_same() -> None:
         return 100 - sum((rank - 4) ** 2 for rank in point)
 
     study = study_of(space)
-    search(study, Budget(settings=24), lambda tried, _: searched(bowl(tried.point)))
+    search(study, Budget(settings=30), lambda tried, _: searched(bowl(tried.point)))
     rng = Random(1)
-    chance = [max(bowl(point) for point in space.draw(rng, 24)) for _ in range(20)]
+    chance = [max(bowl(point) for point in space.draw(rng, 30)) for _ in range(20)]
     winner = best_of(study.tried)
     assert winner is not None
     assert bowl(winner.point) > median(chance)
