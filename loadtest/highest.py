@@ -33,7 +33,7 @@ def comparable(
     """All trials; of searches the window at the answer's rate, one for each repeat."""
     if not settings.objectives:
         return trials
-    probes = [search.best for search in searches_of(settings, trials, read) if search.complete]
+    probes = [search.best for search in searches_of(settings, trials, read)]
     best = {probe.trial for probe in probes if probe is not None}
     return [trial for trial in trials if trial.id in best]
 

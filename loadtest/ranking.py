@@ -47,7 +47,7 @@ def rank_searches(
     rows, unranked, lower_bounds = [], {}, set()
     for backend in backends:
         own = [one for one in searches if one.backend == backend.label]
-        found = [one for one in own if one.answer.rate_rps is not None and one.complete]
+        found = [one for one in own if one.found_rps is not None]
         if backend.label in out:
             unranked[backend.label] = out[backend.label]
         elif backend.excluded:
@@ -70,7 +70,7 @@ def rank_searches(
     told = [f"{_rate(row)} inferences/s within {asked}" for row in rows]
     winner, sentence = _decide(rows, told)
     if len(rows) == 1 and len(backends) == 1:
-        sentence = next(one for one in searches if one.answer.rate_rps is not None).answer.sentence
+        sentence = next(one for one in searches if one.found_rps is not None).answer.sentence
     elif not rows and len(backends) == 1 and searches:
         sentence = searches[0].answer.sentence
     return Ranking(winner=winner, sentence=sentence, rows=tuple(rows), unranked=unranked)
@@ -94,7 +94,7 @@ def _best_point(backend: BackendSummary) -> Rank | None:
 
 
 def _best_rate(label: str, found: Sequence[SearchRecord], rows: int) -> Rank:
-    rates_rps = [one.answer.rate_rps for one in found if one.answer.rate_rps is not None]
+    rates_rps = [one.found_rps for one in found if one.found_rps is not None]
     probes = [one.best for one in found if one.best is not None]
     p99_ms = next(
         (seen.value_ms for probe in probes for seen in probe.latencies if seen.name == "p99"), None

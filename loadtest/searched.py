@@ -64,7 +64,13 @@ class SearchRecord(Record):
     answer: AnswerRecord
 
     @property
+    def found_rps(self) -> float | None:
+        """The answer's rate, where there is one: what is left open lies between any two rates."""
+        answered = self.complete and self.answer.kind in ("found", "at least")
+        return self.answer.rate_rps if answered else None
+
+    @property
     def best(self) -> ProbeRecord | None:
-        """The last probe at the answer's rate that met it."""
-        met = [p for p in self.probes if p.rate_rps == self.answer.rate_rps and p.verdict == "met"]
+        """The last probe at the rate that was found."""
+        met = [p for p in self.probes if p.rate_rps == self.found_rps and p.verdict == "met"]
         return met[-1] if met else None

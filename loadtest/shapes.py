@@ -32,7 +32,7 @@ def best_trials(
     Of searches those at the rate that the one with the median answer found, the lower of two.
     """
     if searches:
-        found = [one.best for one in searches if one.complete and one.best is not None]
+        found = [one.best for one in searches if one.best is not None]
         levels = sorted(probe.rate_rps for probe in found)
     else:
         valid = [point for point in points if point.verdict == "VALID"]

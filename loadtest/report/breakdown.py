@@ -60,7 +60,7 @@ class BreakdownSection:
 
 def section_of(summary: Summary) -> BreakdownSection | None:
     """``None`` where no VALID point was divided, as in results of older versions."""
-    found = {(one.backend, one.answer.rate_rps) for one in summary.searches}
+    found = {(one.backend, one.found_rps) for one in summary.searches}
     divided = [
         (backend.label, point, point.breakdown)
         for backend in summary.backends

@@ -135,7 +135,7 @@ def _found(summary: Summary, limit_ms: float) -> Iterator[go.Scatter]:
     for backend, style in styled(summary):
         rows = median(rows_per_request(summary, point) for point in backend.points)
         own = [one for one in summary.searches if one.backend == backend.label]
-        rates = [found.answer.rate_rps * rows for found in own if found.answer.rate_rps is not None]
+        rates = [found.found_rps * rows for found in own if found.found_rps is not None]
         if rates:
             middle = median(rates)
             yield go.Scatter(

@@ -52,7 +52,7 @@ def path_of_probes(searches: Sequence[SearchRecord]) -> go.Figure:
         figure.add_trace(
             objective_line(_first(probes[0][1]).limit_ms, min(rates) / 2, max(rates) * 2)
         )
-    found = [one.answer.rate_rps for one in searches if one.answer.rate_rps is not None]
+    found = [one.found_rps for one in searches if one.found_rps is not None]
     if len(found) > 1:
         band = {"fillcolor": "rgba(0,153,136,0.15)", "line_width": 0, "layer": "below"}
         figure.add_vrect(x0=min(found), x1=max(found), **band)

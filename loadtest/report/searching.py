@@ -35,7 +35,7 @@ class Searched:
     @property
     def rates_rps(self) -> list[float]:
         """Of the searches that found one."""
-        rates = (one.answer.rate_rps for one in self.searches if one.complete)
+        rates = (one.found_rps for one in self.searches)
         return [rate for rate in rates if rate is not None]
 
     @property

@@ -260,7 +260,7 @@ def _name(file: Path, folder: Path) -> str:
 def _rates(arm: str, again: Sequence[SearchRecord]) -> tuple[list[float], int]:
     """The rate of each repeat that found one, and how many repeats there are."""
     own = [one for one in again if one.backend == arm]
-    return [one.answer.rate_rps for one in own if one.answer.rate_rps is not None], len(own)
+    return [one.found_rps for one in own if one.found_rps is not None], len(own)
 
 
 def _bare(label: str) -> BackendSummary:
