@@ -196,6 +196,7 @@ def rows(space: Space, table: Table) -> Sequence[Row]:
             for which, values in (("median", found[name]), ("worst", [min(found[name])]))
         ),
         *_points_needed(space, table),
+        *_from_the_worst(space, table, most),
         stated("share of all settings that reach 95% of the best", [near], "share"),
         stated("default, share of the best", [table[space.default] / best], "share"),
     ]
@@ -215,6 +216,23 @@ def _points_needed(space: Space, table: Table) -> Sequence[Row]:
             "settings",
         )
         for name, found in orders.items()
+    ]
+
+
+def _from_the_worst(space: Space, table: Table, most: int) -> Sequence[Row]:
+    """As if the worst setting were the default: a good default leaves nothing to be found."""
+    worst = min(table, key=lambda point: table[point])
+    axes = zip(space.axes, worst, strict=True)
+    begun = replace(space, axes=tuple(replace(axis, default=axis.values[i]) for axis, i in axes))
+    found = {
+        "tune": [share_found(tuned_order(begun, table, most, seed), table) for seed in SEEDS],
+        "random search": [share_found(random_order(begun, seed)[:most], table) for seed in SEEDS],
+        "grid": [share_found(grid_order(begun)[:most], table)],
+    }
+    return [
+        stated(f"{name}, begun at the worst setting, {which}", values, "share")
+        for name, each in found.items()
+        for which, values in (("median", each), ("worst", [min(each)]))
     ]
 
 

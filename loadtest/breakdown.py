@@ -83,12 +83,13 @@ def divide(
 ) -> dict[str, float]:
     """Milliseconds by ``PARTS``, without those that are not known. The rest is never below zero.
 
-    ``floor_ms`` is what a like request takes on the null server, ``phases_ms`` what the server
-    tells, by the phases of ``ServerTimings`` but without the total.
+    ``floor_ms`` is what a like request takes on the null server: no more of it counts than the
+    server leaves of the service time, since it was measured at another moment. ``phases_ms`` is
+    what the server tells, by the phases of ``ServerTimings`` but without the total.
     """
     parts = {_WAITING: max(response_ms - service_ms, 0.0)}
     if floor_ms is not None:
-        parts[_WIRE] = floor_ms
+        parts[_WIRE] = min(floor_ms, max(service_ms - sum(phases_ms.values()), 0.0))
     parts |= {name: phases_ms[phase] for phase, name in _IN_SERVER.items() if phase in phases_ms}
     explained_ms = sum(parts.values()) - parts[_WAITING]
     return {**parts, _REST: max(service_ms - explained_ms, 0.0)}

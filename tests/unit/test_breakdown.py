@@ -110,11 +110,19 @@ def test_counters_of_repeats_are_added_up_and_not_averaged() -> None:
 
 
 def test_parts_that_exceed_the_mean_are_told_and_not_hidden() -> None:
-    found, parts = divided(window([2 * made.MS]))
-    told_ms = FLOOR_MS + sum(PHASES_MS.values()) - PHASES_MS["total"]
-    assert parts["rest"] == 0
+    found, parts = divided(window([made.MS]))
+    told_ms = sum(PHASES_MS.values()) - PHASES_MS["total"]
+    assert parts["rest"] == parts["client and wire"] == 0
     assert not found.adds_up
-    assert found.gap_share == pytest.approx(told_ms / 2 - 1, rel=2 * ROUNDING)
+    assert found.gap_share == pytest.approx(told_ms - 1, rel=2 * ROUNDING)
+
+
+def test_a_floor_of_another_moment_takes_no_more_than_the_server_leaves() -> None:
+    told_ms = sum(PHASES_MS.values()) - PHASES_MS["total"]
+    left_ms = FLOOR_MS / 2
+    found, parts = divided(window([round((told_ms + left_ms) * made.MS)]))
+    assert parts["client and wire"] == pytest.approx(left_ms, rel=20 * ROUNDING)
+    assert found.adds_up
 
 
 @pytest.mark.parametrize(("share", "adds_up"), [(0.9, True), (1.1, False)])
