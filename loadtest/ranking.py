@@ -176,4 +176,5 @@ def _factor(row: Rank) -> str:
 
 
 def _rate(row: Rank) -> str:
-    return f"{row.inferences_per_s:,.1f}"
+    value = row.inferences_per_s
+    return f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}"
