@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from benchmarks import rows
+from benchmarks.detectable import detectable_rows
 from benchmarks.queues import Queue, crossing_rps
 from benchmarks.rows import Row, at_least, at_most, stated
 from benchmarks.synthetic import population, searched
@@ -310,7 +311,7 @@ def main() -> None:
     told, by_searches = many(SEARCHES, sizes)
     _, by_sweeps = many(SWEEPS, sizes)
     found += [*by_searches, *by_sweeps, *others(sizes.other)]
-    rows.write("deciding", [*found, *of_the_search(told, sizes.formulas)])
+    rows.write("deciding", [*found, *of_the_search(told, sizes.formulas), *detectable_rows()])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ with the default first. A point counts as soon as a setting is started.
 
     python -m benchmarks.tuning            uses the table that is there
     python -m benchmarks.tuning --fresh    measures it again, 13 minutes on a quiet machine
+    python -m benchmarks.tuning --made-up  searches formulas under noise, which needs no server
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
+from benchmarks.landscapes import LANDSCAPES, Landscape
 from benchmarks.rows import OUT, Row, at_least, stated, write
 from loadtest.engine.build import build
 from loadtest.folder import ResultsFolder
@@ -46,6 +48,7 @@ from serving.models.zoo.build import ensure_built
 MODEL, BACKEND = "flight_policy", "onnxruntime"
 KNOBS = ("max_batch_size", "queue_delay_us", "memory_arena")
 USERS, WINDOW_S, LIMIT_MS = 24, 2.5, 4.0
+NOISE, SEEDS_MADE_UP = 0.03, 15
 """As many users as a batch has rows would always fill that batch, a resonance that no load has."""
 STARTS, MOST_STARTS = 2, 4
 QUIET_CORES = 0.2
@@ -87,21 +90,27 @@ class _Listener:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="measure the table again")
+    parser.add_argument("--users", type=int, default=USERS, help="of the closed loop")
+    parser.add_argument("--made-up", action="store_true", help="only what needs no server")
+    asked = parser.parse_args()
+    if asked.made_up:
+        write("tuning-made-up", made_up_rows())
+        return
     model = find_model(MODEL)
     ensure_built(model, print)
     space = plan_of(model, [BACKEND], cpus=1, only=KNOBS).spaces[BACKEND]
     assert space.members is not None
-    if parser.parse_args().fresh or not TABLE.is_file():
-        _write_table(space, measured(model, space))
-    table, noisy = _read_table(space)
+    if asked.fresh or not TABLE.is_file():
+        _write_table(space, measured(model, space, asked.users), asked.users)
+    table, noisy = _read_table(space, asked.users)
     found = rows(space, table)
     if noisy > NOISY_SHARE * len(table):
         why = f"other processes used the CPUs while {noisy} of {len(table)} settings were measured"
         found = [replace(row, met=None, note=why) for row in found]
-    write("tuning", found)
+    write("tuning", [*found, *made_up_rows()])
 
 
-def measured(model: Model, space: Space) -> Mapping[Point, Sequence[Window]]:
+def measured(model: Model, space: Space, users: int) -> Mapping[Point, Sequence[Window]]:
     """The whole space, a fresh server for every window."""
     assert space.members is not None
     build()
@@ -109,7 +118,7 @@ def measured(model: Model, space: Space) -> Mapping[Point, Sequence[Window]]:
     settings = Settings(
         model=model.name,
         backends=(BACKEND,),
-        levels=(USERS,),
+        levels=(users,),
         duration_s=WINDOW_S,
         repeats=1,
         timeout_s=5.0,
@@ -143,11 +152,12 @@ def _tell(space: Space, point: Point, windows: Mapping[Point, Sequence[Window]])
 
 def _window(rig: Rig, arm: Arm, sampler: Sampler) -> Window:
     """Right answers within the limit, per second of a closed loop."""
-    planned = PlannedTrial(arm.name, USERS, 1)
+    (users,) = rig.settings.levels
+    planned = PlannedTrial(arm.name, users, 1)
     with rig.ready(arm, sampler) as ready:
         if ready is None:
             raise RuntimeError(f"{arm.name} answers wrongly")
-        spec = rig.spec(ready, (USERS,), planned.id)
+        spec = rig.spec(ready, (users,), planned.id)
         (output,) = generate(spec, rig.fleet, rig.log(planned.id))
         trial = rig.keep(planned, output, ready, sampler)
     samples = evidence_of(trial, rig.folder.read_histograms(trial.id)).samples
@@ -200,6 +210,28 @@ def rows(space: Space, table: Table) -> Sequence[Row]:
         stated("share of all settings that reach 95% of the best", [near], "share"),
         stated("default, share of the best", [table[space.default] / best], "share"),
     ]
+
+
+def made_up_rows() -> Sequence[Row]:
+    """Share of seeds whose winner reaches 95% of the best, by formulas under noise."""
+    return [
+        stated(f"{name}, {how}: seeds that reach 95% of the best", [hits / SEEDS_MADE_UP], "share")
+        for name, land in LANDSCAPES.items()
+        for how, hits in (
+            ("tune", sum(_hits(land, seed, tuned=True) for seed in range(SEEDS_MADE_UP))),
+            ("random search", sum(_hits(land, seed, tuned=False) for seed in range(SEEDS_MADE_UP))),
+        )
+    ]
+
+
+def _hits(land: Landscape, seed: int, *, tuned: bool) -> bool:
+    space, noise = land.space, Random(seed)
+    assert space.members is not None
+    table = {p: land.goodput(p) * (1 + noise.gauss(0, NOISE)) for p in space.members}
+    most = int(land.share * len(table))
+    order = tuned_order(space, table, most, seed) if tuned else random_order(space, seed)[:most]
+    winner = max(order, key=lambda point: table[point])
+    return land.goodput(winner) >= ENOUGH * max(map(land.goodput, space.members))
 
 
 def _points_needed(space: Space, table: Table) -> Sequence[Row]:
@@ -269,12 +301,12 @@ def grid_order(space: Space) -> Sequence[Point]:
     return [space.default, *(point for point in space.members or () if point != space.default)]
 
 
-def _write_table(space: Space, windows: Mapping[Point, Sequence[Window]]) -> None:
+def _write_table(space: Space, windows: Mapping[Point, Sequence[Window]], users: int) -> None:
     kept = {
         "machine": describe_machine().model_dump(),
         "model": MODEL,
         "backend": BACKEND,
-        "users": USERS,
+        "users": users,
         "window_s": WINDOW_S,
         "limit_ms": LIMIT_MS,
         "settings": [
@@ -286,7 +318,7 @@ def _write_table(space: Space, windows: Mapping[Point, Sequence[Window]]) -> Non
     TABLE.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
-def _read_table(space: Space) -> tuple[Table, int]:
+def _read_table(space: Space, users: int) -> tuple[Table, int]:
     """The best of the quiet windows, since what disturbs one slows it; else the least disturbed.
 
     Also gives how many settings have no quiet window.
@@ -301,7 +333,7 @@ def _read_table(space: Space) -> tuple[Table, int]:
         least = min(windows, key=lambda one: one.others_cores)
         table[point] = max(quiet or [least.rate_rps])
     effort = (kept["users"], kept["window_s"], kept["limit_ms"])
-    if set(table) != set(space.members or ()) or effort != (USERS, WINDOW_S, LIMIT_MS):
+    if set(table) != set(space.members or ()) or effort != (users, WINDOW_S, LIMIT_MS):
         raise SystemExit(f"{TABLE} is of another space or effort; measure it again with --fresh")
     return table, noisy
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -10,6 +9,7 @@ from statistics import median
 
 import pytest
 
+from benchmarks.landscapes import LANDSCAPES, hill
 from loadtest.tune.budget import Budget
 from loadtest.tune.outcome import Outcome, Tried
 from loadtest.tune.race import Bar
@@ -182,45 +182,10 @@ def test_a_storage_that_cannot_be_opened_is_one_line(tmp_path: Path, storage: st
     assert "\n" not in str(told.value)
 
 
-def batching(point: Point) -> float:
-    """A batcher: larger batches cost less per row, and the best delay grows with them."""
-    batch, delay, arena, heaps = point
-    capacity = 1000 / (0.4 + 3 / 2**batch)
-    return capacity * math.exp(-((delay - batch / 2) ** 2) / 8) * (1 - 0.07 * arena) + heaps
-
-
-def ridge(point: Point) -> float:
-    """Instances times threads should be about the number of CPUs."""
-    counts = (1, 2, 3, 4, 6, 8)
-    instances, intra, mode = counts[point[0]], counts[point[1]], point[2]
-    off = math.log2(instances * intra / 6)
-    return 100 * math.exp(-(off**2) / 1.5) * (1 + 0.2 * mode * (intra > 3))
-
-
-def hill(point: Point) -> float:
-    """A plateau with one hill, far from the default."""
-    return 100 + 60 * math.exp(-((point[0] - 6) ** 2 + (point[1] - 1) ** 2) / 3)
-
-
-def together(point: Point) -> float:
-    """Knobs that help only together."""
-    a, b, c, d, e, f = point
-    return 100 * (1 + 0.3 * (a ^ b)) * (1 + 0.2 * (c & d)) * (1 + 0.02 * e) + f
-
-
-TABLES = [
-    pytest.param((6, 6, 2, 2), batching, 0.125, id="batching"),
-    pytest.param((6, 6, 2), ridge, 0.25, id="ridge"),
-    pytest.param((8, 8), hill, 0.25, id="hill"),
-    pytest.param((2,) * 6, together, 0.25, id="together"),
-]
-
-
-@pytest.mark.parametrize(("sizes", "table", "share"), TABLES)
-def test_a_quarter_of_the_settings_finds_95_percent_of_the_best_under_noise(
-    sizes: tuple[int, ...], table: Callable[[Point], float], share: float
-) -> None:
-    space = space_of(*sizes)
+@pytest.mark.parametrize("name", ["batching", "ridge", "hill", "together"])
+def test_a_quarter_of_the_settings_finds_95_percent_of_the_best_under_noise(name: str) -> None:
+    land = LANDSCAPES[name]
+    space, table = land.space, land.goodput
     assert space.members is not None
     best = max(map(table, space.members))
     found = []
@@ -231,7 +196,7 @@ def test_a_quarter_of_the_settings_finds_95_percent_of_the_best_under_noise(
             return searched(table(tried.point) * (1 + noise.gauss(0, 0.02)))
 
         study = study_of(space, seed)
-        search(study, Budget(settings=int(share * len(space.members))), measured)
+        search(study, Budget(settings=int(land.share * len(space.members))), measured)
         winner = best_of(study.tried)
         assert winner is not None
         found.append(table(winner.point) / best)
