@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from loadtest.analysis import HistogramReader
 from loadtest.results import BackendRecord, Settings, Trial
-from loadtest.summary import is_searched, searches_of
+from loadtest.searched import SearchRecord
+from loadtest.summary import is_searched
 
 HIGHEST = math.inf
 """Stands for a level where a search has found it, for each repeat another one."""
@@ -28,30 +29,38 @@ def point_name(level: float, level_name: str) -> str:
 
 
 def comparable(
-    settings: Settings, trials: Sequence[Trial], read: HistogramReader
+    settings: Settings, trials: Sequence[Trial], searches: Sequence[SearchRecord]
 ) -> Sequence[Trial]:
     """All trials; of searches the window at the answer's rate, one for each repeat."""
     if not settings.objectives:
         return trials
-    probes = [search.best for search in searches_of(settings, trials, read)]
-    best = {probe.trial for probe in probes if probe is not None}
+    best = {search.best.trial for search in searches if search.best is not None}
     return [trial for trial in trials if trial.id in best]
 
 
-def missing(
+@dataclass(frozen=True)
+class Progress:
+    """How much of what a run was to measure is there, in words too."""
+
+    complete: bool
+    told: str
+
+
+def progress_of(
     settings: Settings,
     trials: Sequence[Trial],
     records: Mapping[str, BackendRecord],
-    read: HistogramReader,
-) -> str:
-    """What an unfinished run lacks, in words; empty where nothing does."""
+    searches: Sequence[SearchRecord],
+) -> Progress:
+    """Of a run as it lies on disk; what was left out was not to be measured."""
     left_out = [label for label, record in records.items() if record.excluded]
     measured = [label for label in settings.backends if label not in left_out]
     if settings.objectives:
-        found = list(searches_of(settings, trials, read))
-        own = {label: [one for one in found if one.backend == label] for label in measured}
-        open_ones = [label for label in measured if not is_searched(own[label], settings.repeats)]
-        return f"searches of {', '.join(open_ones)} are missing" if open_ones else ""
+        own = {label: [one for one in searches if one.backend == label] for label in measured}
+        lacking = [label for label in measured if not is_searched(own[label], settings.repeats)]
+        if lacking:
+            return Progress(complete=False, told=f"searches of {', '.join(lacking)} are missing")
+        return Progress(complete=True, told=f"{len(searches)} searches")
     planned = len(measured) * len(settings.levels) * settings.repeats
     done = sum(trial.backend in measured for trial in trials)
-    return f"{done} of {planned} trials" if done < planned else ""
+    return Progress(done >= planned, f"{done} of {planned} trials")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import geometric_mean, median
 
 from loadtest.results import BackendSummary, Contrast, Rank, Ranking
@@ -20,18 +20,7 @@ def rank_points(
 
     ``out`` maps backends that must not be ranked to the reason.
     """
-    rows, unranked = [], {}
-    for backend in backends:
-        row = _best_point(backend)
-        if backend.label in out:
-            unranked[backend.label] = out[backend.label]
-        elif backend.excluded:
-            unranked[backend.label] = backend.excluded
-        elif row is None:
-            unranked[backend.label] = "no VALID point"
-        else:
-            rows.append(row)
-    rows = _contrasted(rows)
+    rows, unranked = _sorted_out(backends, out, lambda one: _best_point(one) or "no VALID point")
     told = [f"{_rate(row)} inferences/s at {row.level:g} {level_name}" for row in rows]
     winner, sentence = _decide(rows, told)
     return Ranking(winner=winner, sentence=sentence, rows=tuple(rows), unranked=unranked)
@@ -44,23 +33,16 @@ def rank_searches(
     rows_per_request: int = 1,
 ) -> Ranking:
     """Backends by the highest rate that met the objectives, one value per search."""
-    rows, unranked, lower_bounds = [], {}, set()
-    for backend in backends:
+    lower_bounds = {one.backend for one in searches if one.answer.kind == "at least"}
+
+    def best(backend: BackendSummary) -> Rank | str:
         own = [one for one in searches if one.backend == backend.label]
         found = [one for one in own if one.found_rps is not None]
-        if backend.label in out:
-            unranked[backend.label] = out[backend.label]
-        elif backend.excluded:
-            unranked[backend.label] = backend.excluded
-        elif not own:
-            unranked[backend.label] = "it has not been searched"
-        elif 2 * len(found) <= len(own):
-            unranked[backend.label] = own[0].answer.sentence
-        else:
-            rows.append(_best_rate(backend.label, found, rows_per_request))
-            if any(one.answer.kind == "at least" for one in found):
-                lower_bounds.add(backend.label)
-    rows = _contrasted(rows)
+        if 2 * len(found) > len(own):
+            return _best_rate(backend.label, found, rows_per_request)
+        return own[0].answer.sentence if own else "it has not been searched"
+
+    rows, unranked = _sorted_out(backends, out, best)
     for row in [row for row in rows[1:] if row.backend in lower_bounds]:
         rows.remove(row)
         unranked[row.backend] = (
@@ -69,11 +51,30 @@ def rank_searches(
     asked = " and ".join(searches[0].objectives) if searches else "the objectives"
     told = [f"{_rate(row)} inferences/s within {asked}" for row in rows]
     winner, sentence = _decide(rows, told)
-    if len(rows) == 1 and len(backends) == 1:
-        sentence = next(one for one in searches if one.found_rps is not None).answer.sentence
-    elif not rows and len(backends) == 1 and searches:
-        sentence = searches[0].answer.sentence
+    if len(backends) == 1 and searches:
+        # With nothing to compare with, the answer is that of the search itself.
+        found = (one for one in searches if one.found_rps is not None or not rows)
+        sentence = next(found).answer.sentence
     return Ranking(winner=winner, sentence=sentence, rows=tuple(rows), unranked=unranked)
+
+
+def _sorted_out(
+    backends: Sequence[BackendSummary],
+    out: Mapping[str, str],
+    best: Callable[[BackendSummary], Rank | str],
+) -> tuple[list[Rank], dict[str, str]]:
+    """Those that have a rank, the most first, and why others have none.
+
+    ``best`` gives a backend at its best, or why there is no such thing.
+    """
+    rows, unranked = [], {}
+    for backend in backends:
+        found = out.get(backend.label) or backend.excluded or best(backend)
+        if isinstance(found, Rank):
+            rows.append(found)
+        else:
+            unranked[backend.label] = found
+    return _contrasted(rows), unranked
 
 
 def _best_point(backend: BackendSummary) -> Rank | None:

@@ -87,12 +87,14 @@ class _Questions:
     """What one model is asked, what it must answer, and what asking costs by itself.
 
     Attributes:
+        first: what a fresh server is asked, over HTTP whatever the run's own wire is.
         encode_ns: to encode one request, which is done beforehand.
         floor_ms: what one user's request takes on the null server, ``None`` where unknown.
     """
 
     reference: Reference
     payloads: Sequence[Payload]
+    first: Payload
     encode_ns: float
     floor_ms: float | None
 
@@ -146,6 +148,7 @@ class Rig:
             self._questions[model.name] = _Questions(
                 reference,
                 payloads_from(model, reference, encoding=encoding, rows=rows),
+                payloads_from(model, reference)[0],
                 encode_ns(model, reference, encoding=encoding, rows=rows),
                 floor_for(model, settings, self.fleet),
             )
@@ -201,8 +204,8 @@ class Rig:
 
     def _keep_start(self, arm: Arm, server: Server) -> None:
         """How long this server took to its first right answer."""
-        payload = payloads_from(server.model, self._asked(arm.model).reference)[0]
-        start = self._starts.started(arm.name, server, payload, values=arm.answers)
+        first = self._asked(arm.model).first
+        start = self._starts.started(arm.name, server, first, values=arm.answers)
         if start is not None:
             self.folder.append_start(start)
 
@@ -351,7 +354,7 @@ class Rig:
         if server.process is None:
             return
         self.listener.stage(f"warming up {arm.name}")
-        payload = payloads_from(server.model, self._asked(arm.model).reference)[0]
+        payload = self._asked(arm.model).first
         reach_every_worker(
             server.url,
             server.model.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 
 from loadtest.analysis import HistogramReader, point_of
 from loadtest.explained import Start
@@ -58,9 +59,9 @@ def summarise(
     Of a tuning that is the default of each backend; its other settings have a page of their own.
     ``configuration`` gives the served ``config.pbtxt`` of a model, where there is one.
     """
-    settings = manifest.settings
+    settings, read = manifest.settings, cache(read)
     own = [trial for trial in trials if trial.backend in settings.backends]
-    searches = tuple(searches_of(settings, own, read)) if settings.objectives else ()
+    searches = searches_of(settings, own, read)
     served = configuration(settings.model)
     backends = tuple(
         _shaped(
@@ -99,12 +100,19 @@ def summarise(
 
 def searches_of(
     settings: Settings, trials: Sequence[Trial], read: HistogramReader
-) -> Iterator[SearchRecord]:
-    """Every search that was begun, of all backends, in the order of their repeats."""
+) -> tuple[SearchRecord, ...]:
+    """Every search that was begun, of all backends, in the order of their repeats.
+
+    None where the settings have no objectives.
+    """
+    if not settings.objectives:
+        return ()
     seen = [evidence_of(trial, read(trial.id)) for trial in trials]
     begun = dict.fromkeys((trial.repeat, trial.backend) for trial in trials)
-    for repeat, backend in sorted(begun, key=lambda one: one[0]):
-        yield record_of(state_of(settings, seen, backend, repeat))
+    return tuple(
+        record_of(state_of(settings, seen, backend, repeat))
+        for repeat, backend in sorted(begun, key=lambda one: one[0])
+    )
 
 
 def _shaped(

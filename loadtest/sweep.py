@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from loadtest.folder import ResultsFolder
 from loadtest.resources.sampler import Sampler
-from loadtest.results import Settings, Trial
+from loadtest.results import Trial
 from loadtest.rig import Ready, Rig, RigListener
-from loadtest.runner import Fleet, generate
+from loadtest.runner import generate
 from loadtest.trials import PlannedTrial, plan_visits
 from serving.errors import InfersweepError, LoadError
-from serving.models.repository import Model
-from serving.readiness import OPEN, Access
 
 
 class SweepListener(RigListener, Protocol):
@@ -28,21 +25,10 @@ class SweepListener(RigListener, Protocol):
 
 @dataclass
 class Sweep:
-    """Runs the visits of one results folder that are not finished yet.
+    """Runs the visits of one results folder that are not finished yet."""
 
-    Attributes:
-        access: headers and trust for remote servers; only the headers' names are recorded.
-        ceiling_rps: what the generator reaches on the null server, ``None`` where unknown.
-    """
-
-    settings: Settings
-    model: Model
-    usable_cpus: int
-    folder: ResultsFolder
+    rig: Rig
     listener: SweepListener
-    fleet: Fleet
-    ceiling_rps: float | None = None
-    access: Access = OPEN
     _finished: set[str] = field(default_factory=set)
 
     def run(self) -> None:
@@ -51,61 +37,51 @@ class Sweep:
         Raises:
             InfersweepError: the generator failed, or the model cannot be read.
         """
-        rig = Rig(
-            self.settings,
-            self.model,
-            self.usable_cpus,
-            self.folder,
-            self.listener,
-            self.fleet,
-            self.ceiling_rps,
-            self.access,
-        )
+        rig = self.rig
         rig.open()
-        self._finished = {trial.id for trial in self.folder.read_trials()}
-        self._foresee(rig)
-        with Sampler(self.folder.resources) as sampler:
+        self._finished = {trial.id for trial in rig.folder.read_trials()}
+        self._foresee()
+        with Sampler(rig.folder.resources) as sampler:
             rig.measure_idle(sampler)
-            for visit in plan_visits(self.settings):
+            for visit in plan_visits(rig.settings):
                 pending = [trial for trial in visit.trials if trial.id not in self._finished]
                 record = rig.records.get(visit.backend)
                 if pending and not (record and record.excluded):
-                    self._visit(rig, visit.backend, pending, sampler)
+                    self._visit(visit.backend, pending, sampler)
             if sampler.ended is not None:
                 self.listener.warning(f"resources were not sampled to the end: {sampler.ended}")
 
-    def _foresee(self, rig: Rig) -> None:
+    def _foresee(self) -> None:
         """Exclude what cannot be launched, before anything starts."""
-        for label in self.settings.backends:
+        for label in self.rig.settings.backends:
             try:
-                rig.plan(rig.arm(label))
+                self.rig.plan(self.rig.arm(label))
             except InfersweepError as error:
-                rig.exclude(label, error)
+                self.rig.exclude(label, error)
 
-    def _visit(self, rig: Rig, label: str, pending: list[PlannedTrial], sampler: Sampler) -> None:
+    def _visit(self, label: str, pending: list[PlannedTrial], sampler: Sampler) -> None:
         """Run ``pending``; a server that died is started again for what is left."""
         while pending:
             try:
-                with rig.ready(rig.arm(label), sampler) as ready:
+                with self.rig.ready(self.rig.arm(label), sampler) as ready:
                     if ready is None:
                         return
-                    self._measure_all(rig, ready, pending, sampler)
+                    self._measure_all(ready, pending, sampler)
             except LoadError:
                 raise
             except InfersweepError as error:
-                rig.exclude(label, error)
+                self.rig.exclude(label, error)
                 return
 
-    def _measure_all(
-        self, rig: Rig, ready: Ready, pending: list[PlannedTrial], sampler: Sampler
-    ) -> None:
+    def _measure_all(self, ready: Ready, pending: list[PlannedTrial], sampler: Sampler) -> None:
         """Take from ``pending`` what was measured; stop when the server is gone."""
+        rig, planned = self.rig, self.rig.settings.planned_trials
         self.listener.stage(f"{ready.arm.name}, repeat {pending[0].repeat}")
         name = pending[0].id
         spec = rig.spec(ready, tuple(trial.level for trial in pending), name)
-        for output in generate(spec, self.fleet, rig.log(name)):
+        for output in generate(spec, rig.fleet, rig.log(name)):
             trial = rig.keep(pending.pop(0), output, ready, sampler)
             self._finished.add(trial.id)
-            self.listener.trial_done(trial, len(self._finished), self.settings.planned_trials)
+            self.listener.trial_done(trial, len(self._finished), planned)
             if ready.server.ended is not None:
                 return

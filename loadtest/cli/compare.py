@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from loadtest.cli.measure import Run, measure
+from loadtest.cli.measure import local_run, measure
 from loadtest.cli.options import (
     DEFAULT_BACKENDS,
     DEFAULT_REPOSITORY,
+    ClientCpusOption,
     MetricsPortOption,
     ModelOption,
+    OutOption,
     RepositoryOption,
+    ServerCpusOption,
     SloOption,
+    TimeoutOption,
     parse_backends,
     parse_counts,
     parse_slo,
@@ -31,9 +34,7 @@ from loadtest.cli.searching import (
 )
 from loadtest.objective import parse_objectives
 from loadtest.results import Settings
-from loadtest.runner import Fleet
 from serving.errors import UsageError
-from serving.host import cpu_budget
 from serving.models.repository import find_model
 
 NAME = "compare"
@@ -68,15 +69,11 @@ def run(
     repeats: Annotated[
         int | None, typer.Option(help="server starts per backend [default: 3; of a search 5]")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="seconds before a request is given up")] = 10.0,
+    timeout: TimeoutOption = 10.0,
     seed: Annotated[int, typer.Option(help="order of trials and of inputs")] = 1,
-    server_cpus: Annotated[
-        str | None, typer.Option(help="such as 0-2 [default: all but one]")
-    ] = None,
-    client_cpus: Annotated[str | None, typer.Option(help="such as 3 [default: the last]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="results folder; an unfinished run there is resumed")
-    ] = None,
+    server_cpus: ServerCpusOption = None,
+    client_cpus: ClientCpusOption = None,
+    out: OutOption = None,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="concurrency 1,4, windows of 2 s; of a search 3 to 20"),
@@ -129,6 +126,4 @@ def run(
             server_cpus=split.server,
             client_cpus=split.client,
         )
-    fleet = Fleet(cpus=split.client)
-    asked = Run(found, settings, fleet, cpu_budget().usable, out, metrics_port=metrics_port)
-    return measure(Console(), asked)
+    return measure(Console(), local_run(found, settings, out, metrics_port))

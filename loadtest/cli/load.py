@@ -13,10 +13,12 @@ from rich.console import Console
 from loadtest.cli.measure import Run, measure
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
+    ClientCpusOption,
     MetricsPortOption,
     ModelOption,
     RepositoryOption,
     SloOption,
+    TimeoutOption,
     parse_address,
     parse_headers,
     parse_levels,
@@ -71,7 +73,7 @@ def run(
     ] = None,
     limit: Annotated[float, typer.Option(help="longest window in seconds for that")] = 300.0,
     repeats: Annotated[int, typer.Option(help="windows per level")] = 1,
-    timeout: Annotated[float, typer.Option(help="seconds before a request is given up")] = 10.0,
+    timeout: TimeoutOption = 10.0,
     seed: Annotated[int, typer.Option(help="schedule, order of trials and of inputs")] = 1,
     batch: Annotated[int, typer.Option(help="rows in one request", min=1)] = 1,
     encoding: Annotated[str, typer.Option(help="binary or json; gRPC is chosen by --url")] = (
@@ -98,7 +100,7 @@ def run(
         str | None, typer.Option(help="HOST[:PORT] of a master that this one generates for")
     ] = None,
     server_cpus: Annotated[str | None, typer.Option(help="for --backend, such as 0-2")] = None,
-    client_cpus: Annotated[str | None, typer.Option(help="such as 3 [default: the last]")] = None,
+    client_cpus: ClientCpusOption = None,
     out: Annotated[Path | None, typer.Option(help="results folder")] = None,
     slo: SloOption = None,
     metrics_port: MetricsPortOption = None,

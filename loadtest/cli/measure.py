@@ -29,6 +29,7 @@ from loadtest.summary import write_summary
 from loadtest.sweep import Sweep
 from serving.deployment import fetch_needed
 from serving.errors import INTERRUPTED_EXIT_CODE, LoadError, ResultsError
+from serving.host import cpu_budget
 from serving.models.repository import Model
 from serving.models.zoo.build import ensure_built
 from serving.readiness import OPEN, Access
@@ -45,6 +46,12 @@ class Run:
     out: Path | None
     access: Access = OPEN
     metrics_port: int | None = None
+
+
+def local_run(model: Model, settings: Settings, out: Path | None, metrics_port: int | None) -> Run:
+    """With one generator process, on servers that are started or reached from here."""
+    fleet = Fleet(cpus=settings.client_cpus)
+    return Run(model, settings, fleet, cpu_budget().usable, out, metrics_port=metrics_port)
 
 
 def measure(console: Console, run: Run) -> int:
@@ -90,16 +97,7 @@ def _sweep(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float
         LiveDisplay(console, run.settings, done=done) as display,
         _published(folder, run, display),
     ):
-        Sweep(
-            run.settings,
-            run.model,
-            run.usable_cpus,
-            folder,
-            display,
-            run.fleet,
-            ceiling_rps=ceiling_rps,
-            access=run.access,
-        ).run()
+        Sweep(rig_of(run, folder, display, ceiling_rps), display).run()
 
 
 def _searches(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float | None) -> None:

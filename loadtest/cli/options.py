@@ -28,6 +28,12 @@ MetricsPortOption = Annotated[
     int | None,
     typer.Option(help="port where the run is published to Prometheus [default: a free one]"),
 ]
+TimeoutOption = Annotated[float, typer.Option(help="seconds before a request is given up")]
+ServerCpusOption = Annotated[str | None, typer.Option(help="such as 0-2 [default: all but one]")]
+ClientCpusOption = Annotated[str | None, typer.Option(help="such as 3 [default: the last]")]
+OutOption = Annotated[
+    Path | None, typer.Option(help="results folder; an unfinished run there is resumed")
+]
 DEFAULT_REPOSITORY = DEFAULT_ROOT
 DEFAULT_BACKENDS = "triton,onnxruntime,fastapi"
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from loadtest.cli.measure import Run, measure
+from loadtest.cli.measure import local_run, measure
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
+    ClientCpusOption,
     MetricsPortOption,
     ModelOption,
+    OutOption,
     RepositoryOption,
+    ServerCpusOption,
+    TimeoutOption,
     parse_backends,
     split_of,
 )
@@ -25,9 +28,7 @@ from loadtest.cli.searching import (
     search_settings,
 )
 from loadtest.objective import EXAMPLE, parse_objectives
-from loadtest.runner import Fleet
 from serving.errors import UsageError
-from serving.host import cpu_budget
 from serving.models.repository import find_model
 
 NAME = "slo"
@@ -47,15 +48,11 @@ def run(
         float | None, typer.Option(help="seconds of the shortest window [default: 5]")
     ] = None,
     limit: LimitOption = None,
-    timeout: Annotated[float, typer.Option(help="seconds before a request is given up")] = 10.0,
+    timeout: TimeoutOption = 10.0,
     seed: Annotated[int, typer.Option(help="schedules and order of inputs")] = 1,
-    server_cpus: Annotated[
-        str | None, typer.Option(help="such as 0-2 [default: all but one]")
-    ] = None,
-    client_cpus: Annotated[str | None, typer.Option(help="such as 3 [default: the last]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="results folder; an unfinished search there is resumed")
-    ] = None,
+    server_cpus: ServerCpusOption = None,
+    client_cpus: ClientCpusOption = None,
+    out: OutOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="windows of 3 to 20 s")] = False,
     metrics_port: MetricsPortOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
@@ -83,6 +80,4 @@ def run(
         seed=seed,
         split=split,
     )
-    fleet = Fleet(cpus=split.client)
-    asked = Run(found, settings, fleet, cpu_budget().usable, out, metrics_port=metrics_port)
-    return measure(Console(), asked)
+    return measure(Console(), local_run(found, settings, out, metrics_port))

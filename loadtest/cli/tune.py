@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from loadtest.cli.measure import Run
+from loadtest.cli.measure import local_run
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
+    ClientCpusOption,
     MetricsPortOption,
     ModelOption,
+    OutOption,
     RepositoryOption,
+    ServerCpusOption,
+    TimeoutOption,
     parse_backends,
     parse_share,
     require_positive,
@@ -27,10 +30,8 @@ from loadtest.cli.searching import (
     search_settings,
 )
 from loadtest.objective import EXAMPLE, parse_objectives
-from loadtest.runner import Fleet
 from loadtest.tune.budget import parse_budget
 from serving.errors import UsageError
-from serving.host import cpu_budget
 from serving.models.repository import find_model
 
 NAME = "tune"
@@ -73,15 +74,11 @@ def run(
         float | None, typer.Option(help="seconds of the shortest window [default: 5]")
     ] = None,
     limit: LimitOption = None,
-    timeout: Annotated[float, typer.Option(help="seconds before a request is given up")] = 10.0,
+    timeout: TimeoutOption = 10.0,
     seed: Annotated[int, typer.Option(help="schedules, and the order of settings")] = 1,
-    server_cpus: Annotated[
-        str | None, typer.Option(help="such as 0-2 [default: all but one]")
-    ] = None,
-    client_cpus: Annotated[str | None, typer.Option(help="such as 3 [default: the last]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="results folder; an unfinished search there is resumed")
-    ] = None,
+    server_cpus: ServerCpusOption = None,
+    client_cpus: ClientCpusOption = None,
+    out: OutOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="windows of 3 to 20 s")] = False,
     metrics_port: MetricsPortOption = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
@@ -108,20 +105,12 @@ def run(
         seed=seed,
         split=split,
     )
-    asked = Run(
-        found,
-        settings,
-        Fleet(cpus=split.client),
-        cpu_budget().usable,
-        out,
-        metrics_port=metrics_port,
-    )
     # Optuna takes long to import, and no other command needs it.
     from loadtest.cli.tuning import Search, tune  # noqa: PLC0415
 
     return tune(
         Console(),
-        asked,
+        local_run(found, settings, out, metrics_port),
         Search(
             budget=limits,
             repeats=again,

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loadtest.folder import ResultsFolder
-from loadtest.highest import comparable, missing, trials_at
+from loadtest.highest import comparable, progress_of, trials_at
 from loadtest.measures import SamplesReader, samples_reader
 from loadtest.results import BackendRecord, Manifest, Trial
+from loadtest.summary import searches_of
 from serving.errors import ResultsError
 
 
@@ -26,7 +27,7 @@ class Side:
     records: Mapping[str, BackendRecord]
     trials: Sequence[Trial]
     samples: SamplesReader
-    configuration: bytes | None = None
+    configuration: str | None = None
 
     def at(self, backend: str, level: float) -> list[Trial]:
         return trials_at(self.trials, backend, level)
@@ -40,27 +41,23 @@ class Side:
 def read_side(folder: ResultsFolder, name: str) -> Side:
     """Raises ResultsError when the run is missing, damaged, of a newer schema, or unfinished."""
     manifest, records = folder.read_manifest(), folder.read_backends()
-    trials = folder.read_trials()
-    torn = "its last line is half-written" if _is_torn(folder) else ""
-    lacking = missing(manifest.settings, trials, records, folder.read_histograms)
-    if lacking or torn:
+    settings, trials = manifest.settings, folder.read_trials()
+    searches = searches_of(settings, trials, folder.read_histograms)
+    progress, torn = progress_of(settings, trials, records, searches), _is_torn(folder)
+    if torn or not progress.complete:
+        cut = ", and its last line is half-written" if torn else ""
         raise ResultsError(
-            f"{name} is unfinished: {', and '.join(filter(None, (lacking, torn)))}",
+            f"{name} is unfinished: {progress.told}{cut}",
             hint=f"Resume it: {folder.resume_command()}",
         )
     return Side(
         name,
         manifest,
         records,
-        comparable(manifest.settings, trials, folder.read_histograms),
+        comparable(settings, trials, searches),
         samples_reader(folder.read_histograms),
-        _configuration(folder, manifest.settings.model),
+        folder.read_configuration(settings.model),
     )
-
-
-def _configuration(folder: ResultsFolder, model: str) -> bytes | None:
-    path = folder.path / "model_repository" / model / "config.pbtxt"
-    return path.read_bytes() if path.is_file() else None
 
 
 def _is_torn(folder: ResultsFolder) -> bool:

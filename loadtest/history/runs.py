@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from loadtest.analysis import PERCENTILES, point_of
 from loadtest.folder import ResultsFolder
-from loadtest.highest import comparable, levels_of, missing, trials_at
+from loadtest.highest import comparable, levels_of, progress_of, trials_at
 from loadtest.likeness import Conditions, conditions, conditions_of_backend
 from loadtest.measures import (
     Measure,
@@ -23,6 +23,7 @@ from loadtest.measures import (
     samples_reader,
 )
 from loadtest.results import Manifest, Point, Quantile, Summary, Trial, Verdict
+from loadtest.summary import searches_of
 from serving.errors import InfersweepError, ResultsError
 
 _DAMAGED = (InfersweepError, OSError, ValueError, TypeError, KeyError)
@@ -145,7 +146,8 @@ def _read(path: Path, measure: Measure) -> PastRun:
         raise ResultsError("it holds no finished trial", hint="Resume it.")
     records = folder.read_backends()
     settings = manifest.settings
-    counted_ones = comparable(settings, trials, folder.read_histograms)
+    searches = searches_of(settings, trials, folder.read_histograms)
+    counted_ones = comparable(settings, trials, searches)
     points = _points(folder, counted_ones)
     found = []
     for backend in settings.backends:
@@ -159,7 +161,7 @@ def _read(path: Path, measure: Measure) -> PastRun:
         path,
         datetime.fromisoformat(manifest.created).astimezone(),
         manifest,
-        not missing(settings, trials, records, folder.read_histograms),
+        progress_of(settings, trials, records, searches).complete,
         tuple(found),
     )
 

@@ -17,6 +17,7 @@ from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
 from loadtest.observing import publishing
 from loadtest.observing.publishing import Publishing, published
+from loadtest.rig import Rig
 from loadtest.runner import Fleet
 from loadtest.sweep import Sweep
 from loadtest.targets import targets_folder
@@ -124,7 +125,7 @@ def test_a_run_whose_counts_cannot_be_kept_is_measured_all_the_same(
     (results.path / "resources.jsonl").mkdir()
     monkeypatch.setenv("INFERSWEEP_TARGETS", str(results.path / "manifest.json" / "targets"))
     listener = Listener()
-    Sweep(asked, tiny, 2, results, listener, Fleet(cpus=(1,))).run()
+    Sweep(Rig(asked, tiny, 2, results, listener, Fleet(cpus=(1,))), listener).run()
     (trial,) = results.read_trials()
     assert trial.outcomes["ok"] > 100
     assert trial.resources is not None

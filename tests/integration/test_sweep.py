@@ -14,6 +14,7 @@ import pytest
 from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
 from loadtest.results import Settings, Summary, Trial
+from loadtest.rig import Rig
 from loadtest.runner import Fleet
 from loadtest.summary import write_summary
 from loadtest.sweep import Sweep
@@ -53,7 +54,7 @@ def sweep(model: Model, folder: Path, listener: Listener, asked: Settings) -> Su
     results = ResultsFolder(folder)
     if not results.exists:
         results.write_manifest(describe_run(model, asked, "infersweep compare"))
-    Sweep(asked, model, 2, results, listener, Fleet(cpus=(1,))).run()
+    Sweep(Rig(asked, model, 2, results, listener, Fleet(cpus=(1,))), listener).run()
     return write_summary(results)
 
 

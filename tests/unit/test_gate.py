@@ -305,7 +305,7 @@ def test_a_folder_that_is_no_finished_run_is_told_in_one_line(
     assert "2 of 3 trials, and its last line is half-written" in (line := said())
     assert f"infersweep compare --model tiny --out {folder.path}" in line
     trials.write_text("".join(lines) + lines[0][:40])
-    assert "unfinished: its last line is half-written" in said()
+    assert "3 of 3 trials, and its last line is half-written" in said()
     trials.write_text("".join(lines).replace('"repeat":2', '"repeat":"second"'))
     assert "line 2 is damaged" in said()
 
