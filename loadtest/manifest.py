@@ -12,11 +12,10 @@ from pathlib import Path
 
 from loadtest.prepare import payloads_from
 from loadtest.results import Machine, Manifest, Settings, Wire
-from serving.errors import ModelError
 from serving.host import cpu_budget, cpu_model, gpus, memory_bytes
 from serving.models.repository import Model
 from serving.models.samples import samples_for
-from serving.models.variants.parameters import read_record
+from serving.models.variants.parameters import read_record, require_own_file
 from serving.models.variants.record import VariantRecord
 from serving.parity import Reference
 
@@ -67,11 +66,8 @@ def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
 
 def _variant(model: Model, checksum: str) -> VariantRecord | None:
     record = read_record(model.config)
-    if record is not None and record.sha256 != checksum:
-        raise ModelError(
-            f"the accuracy of {model.name!r} was measured on another file than {model.file}",
-            hint="Remove its folder and make it again with `infersweep models variant`.",
-        )
+    if record is not None:
+        require_own_file(record, model, checksum)
     return record
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from loadtest.report.figures import COLOURS, NEUTRAL, lay_out, log_axis
+from loadtest.report.figures import COLOURS, NEUTRAL, lay_out, log_axis, plain
 from loadtest.report.numbers import milliseconds, size
 from loadtest.rounding import four_digits
 from loadtest.slo.search import PRECISION
@@ -173,7 +172,7 @@ def _marker(colour: str, symbol: str, width: int) -> dict[str, Any]:
 def _hover(one: TriedRecord) -> str:
     outcome = one.outcome
     assert outcome is not None
-    lines = [f"<b>{one.number}</b>: {escape(_wrapped(one.text))}", outcome.verdict]
+    lines = [f"<b>{one.number}</b>: {plain(_wrapped(one.text))}", outcome.verdict]
     if outcome.goodput_rps:
         lines.append(f"{four_digits(outcome.goodput_rps)} requests/s")
         lines.append(f"p99 {milliseconds(outcome.p99_ms)} ms, memory {size(outcome.memory_bytes)}")
@@ -181,8 +180,8 @@ def _hover(one: TriedRecord) -> str:
 
 
 def _told(effect: EffectRecord) -> str:
-    rates = [f"{escape(value)}: {four_digits(rate)}" for value, rate in effect.best_rps.items()]
-    return f"<b>{escape(effect.knob)}</b> {effect.verdict}<br>best requests/s by value<br>" + (
+    rates = [f"{plain(value)}: {four_digits(rate)}" for value, rate in effect.best_rps.items()]
+    return f"<b>{plain(effect.knob)}</b> {effect.verdict}<br>best requests/s by value<br>" + (
         "<br>".join(rates)
     )
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from serving.errors import ModelError
 from serving.models.repository import Model, list_models
-from serving.models.variants.parameters import read_record
+from serving.models.variants.parameters import read_record, require_own_file
 
 
 def variants_within(model: Model, drop: float) -> Iterator[Model]:
@@ -21,9 +20,5 @@ def variants_within(model: Model, drop: float) -> Iterator[Model]:
             continue
         if record.drop > drop:
             continue
-        if record.sha256 != other.sha256():
-            raise ModelError(
-                f"the accuracy of {other.name!r} was measured on another file than {other.file}",
-                hint="Remove its folder and make it again with `infersweep models variant`.",
-            )
+        require_own_file(record, other, other.sha256())
         yield other

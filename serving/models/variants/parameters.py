@@ -7,6 +7,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig
+from serving.models.repository import Model
 from serving.models.variants.record import VariantRecord
 from serving.tolerance import Tolerance, tolerance_for
 
@@ -35,6 +36,15 @@ def read_record(config: ModelConfig) -> VariantRecord | None:
             f"model {config.name!r}: parameter {PREFIX}{name}: {first['msg']}",
             hint="Make the variant again with `infersweep models variant`.",
         ) from None
+
+
+def require_own_file(record: VariantRecord, model: Model, sha256: str) -> None:
+    """Raises ModelError when the drop was measured on another file than that of ``sha256``."""
+    if record.sha256 != sha256:
+        raise ModelError(
+            f"the accuracy of {model.name!r} was measured on another file than {model.file}",
+            hint="Remove its folder and make it again with `infersweep models variant`.",
+        )
 
 
 def tolerance_of(config: ModelConfig) -> Tolerance:
