@@ -22,16 +22,16 @@ from benchmarks.queues import (
     plain_trial,
 )
 from loadtest.analysis import HistogramReader, point_of
-from loadtest.objective import Evidence, Objectives, parse_objectives
+from loadtest.objective import Evidence, parse_objectives
 from loadtest.ranking import rank_points, rank_searches
 from loadtest.results import BackendSummary, Histograms, Point, Ranking, Settings, Trial
 from loadtest.searched import SearchRecord
-from loadtest.slo.bracket import CLOSED_S, MANY, ONE
+from loadtest.slo.bracket import MANY, ONE
 from loadtest.slo.judgement import judge_probe
+from loadtest.slo.probing import closed_settings, probe_settings, stop_rule
 from loadtest.slo.record import record_of
-from loadtest.slo.state import CLOSED, Judged, evidence_of, state_of
+from loadtest.slo.state import Judged, evidence_of, state_of
 from loadtest.summary import searches_of, summarise
-from loadtest.trial import StopRule
 from loadtest.trials import PlannedTrial, plan_visits, trial_of
 from tests import sample_trials
 
@@ -120,8 +120,8 @@ def search_side(
         started = queue.started(rng)
         if repeat == 1:
             for users in (ONE, MANY):
-                own = _with(settings, scenario=CLOSED, duration_s=CLOSED_S)
-                window = closed_window(started, int(users), CLOSED_S)
+                own = closed_settings(settings)
+                window = closed_window(started, int(users), own.duration_s)
                 side.kept.append(_keep(PlannedTrial(label, users, 1, 0), window, own, plain=plain))
         seen = [one.evidence for one in side.kept]
         state = state_of(settings, seen, label, repeat)
@@ -131,12 +131,8 @@ def search_side(
         search = state.search
         while (rate_rps := search.next_rps) is not None:
             number = len(judged) + 1
-            own = _with(
-                settings,
-                duration_s=state.windows.length_s(rate_rps, objectives.needed),
-                seed=settings.seed + 100 * (repeat - 1) + number,
-            )
-            window = open_window(started, own, rate_rps, _stop_rule(objectives), told=not plain)
+            own = probe_settings(settings, state, rate_rps, number)
+            window = open_window(started, own, rate_rps, stop_rule(objectives), told=not plain)
             planned = PlannedTrial(label, rate_rps, repeat, number)
             kept = _keep(planned, window, own, plain=plain)
             judged.append(Judged(kept.evidence, judge_probe(objectives, kept.evidence)))
@@ -158,15 +154,6 @@ def sweep_side(
                 window = closed_window(started, int(planned.level), settings.duration_s)
                 side.kept.append(_keep(planned, window, settings, plain=plain))
     return side
-
-
-def _with(settings: Settings, **changes: object) -> Settings:
-    return settings.model_copy(update=changes)
-
-
-def _stop_rule(objectives: Objectives) -> StopRule:
-    limits = tuple((one.quantile, one.limit_ns) for one in objectives.percentiles)
-    return StopRule(percentiles=limits, failures=objectives.error_share)
 
 
 def ranked(settings: Settings, sides: Sequence[Side]) -> Ranking:

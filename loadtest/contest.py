@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from loadtest.objective import Evidence, Objectives, parse_objectives
+from loadtest.objective import Evidence, parse_objectives
 from loadtest.resources.sampler import Sampler
-from loadtest.results import Settings
 from loadtest.rig import Arm, Ready, Rig, RigListener
 from loadtest.runner import generate
 from loadtest.searched import ProbeRecord, SearchRecord
-from loadtest.slo.bracket import CLOSED_S, MANY, ONE
+from loadtest.slo.bracket import MANY, ONE
 from loadtest.slo.measurable import require_measurable, require_visible
+from loadtest.slo.probing import closed_settings, probe_settings, stop_rule
 from loadtest.slo.record import record_of
-from loadtest.slo.state import CLOSED, State, evidence_of, state_of
-from loadtest.trial import StopRule
+from loadtest.slo.state import State, evidence_of, state_of
 from loadtest.trials import PlannedTrial
 from serving.errors import InfersweepError, ParityError
 
@@ -104,8 +103,7 @@ class Prober:
     def _close_loops(self, ready: Ready, users: Sequence[float]) -> None:
         """How fast the server is with one request at a time, and about how much it can do."""
         rig, name = self.rig, ready.arm.name
-        length_s = min(CLOSED_S, rig.settings.duration_s)
-        settings = _with(rig.settings, scenario=CLOSED, duration_s=length_s)
+        settings = closed_settings(rig.settings)
         planned = [PlannedTrial(name, count, 1, 0) for count in users]
         rig.listener.stage(f"{name}: how much it can do, in a closed loop")
         spec = rig.spec(ready, tuple(users), planned[0].id, settings)
@@ -115,17 +113,14 @@ class Prober:
 
     def _probe(self, ready: Ready, rate_rps: float, state: State) -> None:
         rig, number = self.rig, len(state.probes) + 1
-        length_s = state.windows.length_s(rate_rps, state.objectives.needed)
-        # Another seed, so that a rate that is probed again meets other arrivals.
-        seed = rig.settings.seed + 100 * (state.repeat - 1) + number
-        settings = _with(rig.settings, duration_s=length_s, seed=seed)
+        settings = probe_settings(rig.settings, state, rate_rps, number)
         planned = PlannedTrial(ready.arm.name, rate_rps, state.repeat, number)
         rig.listener.stage(
             f"{ready.arm.name}, probe {number}: {rate_rps:,g} requests/s "
-            f"for {length_s:.0f} s at most"
+            f"for {settings.duration_s:.0f} s at most"
         )
         spec = rig.spec(ready, (rate_rps,), planned.id, settings).model_copy(
-            update={"stop": _stop_rule(state.objectives)}
+            update={"stop": stop_rule(state.objectives)}
         )
         for output in generate(spec, rig.fleet, rig.log(planned.id)):
             rig.keep(planned, output, ready, self.sampler, settings)
@@ -205,12 +200,3 @@ class Contest:
 
 def _over(state: State, race: Race) -> bool:
     return state.bracketed and (state.search.next_rps is None or race.enough(state))
-
-
-def _with(settings: Settings, **changes: object) -> Settings:
-    return settings.model_copy(update=changes)
-
-
-def _stop_rule(objectives: Objectives) -> StopRule:
-    limits = tuple((one.quantile, one.limit_ns) for one in objectives.percentiles)
-    return StopRule(percentiles=limits, failures=objectives.error_share)
