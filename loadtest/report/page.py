@@ -21,6 +21,7 @@ from loadtest.scenarios import is_closed
 RAW = {
     "summary.json": "everything that this page shows",
     "trials.jsonl": "one line per window",
+    "starts.jsonl": "one line per start of a server",
     "manifest.json": "machine, versions, settings, checksums",
     "resources.jsonl": "CPU, memory, network, GPU and power, about every second",
     "histograms/": "HDR histograms of each window, per second and outcome",
