@@ -4,6 +4,7 @@ end. One process, or a master with workers that merge their histograms.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -73,7 +74,7 @@ def _generate_by_loadgen(spec: TrialSpec, fleet: Fleet, log: Path) -> Iterator[L
         own = spec.model_copy(update={"levels": (level,)})
         with _spec_file(own) as spec_file:
             argv = [sys.executable, "-m", "loadtest.loadgen", str(spec_file)]
-            with RunningProcess(argv, cpus=fleet.cpus[:1], log=log) as generator:
+            with _generator(argv, fleet.cpus[:1], log) as generator:
                 yield from _outputs(own, generator)
 
 
@@ -115,17 +116,21 @@ def _processes(
     with ExitStack() as stack:
         # Locust reads a locust.conf where it starts; the log's folder has none.
         cpus = fleet.cpus if "--master" in argv else fleet.cpus[:1]
-        first = stack.enter_context(RunningProcess(argv, cpus=cpus, log=log, cwd=log.parent))
+        first = stack.enter_context(_generator(argv, cpus, log))
         for index in range(fleet.processes if "--master" in argv else 0):
             stack.enter_context(
-                RunningProcess(
+                _generator(
                     worker_command("127.0.0.1" if host == "0.0.0.0" else host, port),
-                    cpus=(fleet.cpus[index % len(fleet.cpus)],),
-                    log=log.with_suffix(f".worker{index}.log"),
-                    cwd=log.parent,
+                    (fleet.cpus[index % len(fleet.cpus)],),
+                    log.with_suffix(f".worker{index}.log"),
                 )
             )
         yield first
+
+
+def _generator(argv: Sequence[str], cpus: Sequence[int], log: Path) -> RunningProcess:
+    # Nobody reads what an orphan measures, and Locust may hang when it is told to end twice.
+    return RunningProcess(argv, cpus=cpus, log=log, cwd=log.parent, orphaned=signal.SIGKILL)
 
 
 def _outputs(spec: TrialSpec, generator: RunningProcess) -> Iterator[LevelOutput]:

@@ -1,21 +1,21 @@
 """Become another program on given CPUs, and die with the parent.
 
-Run as ``python -I -S exec_pinned.py PARENT_PID CPUS PROGRAM [ARG ...]``. A separate step because
-setting affinity between fork and exec inside a threaded parent is not safe. Standard library only.
+Run as ``python -I -S exec_pinned.py PARENT_PID SIGNAL CPUS PROGRAM [ARG ...]``. A separate step
+because setting affinity between fork and exec inside a threaded parent is not safe. Standard
+library only.
 """
 
 import ctypes
 import os
-import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    parent, cpus, *argv = sys.argv[1:]
-    # prctl(2): the kernel sends SIGTERM here when the parent is gone, however it went.
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    parent, orphaned, cpus, *argv = sys.argv[1:]
+    # prctl(2): the kernel sends this signal here when the parent is gone, however it went.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(orphaned))
     if os.getppid() != int(parent):
         sys.exit("the parent was gone before the program started")
     if cpus:

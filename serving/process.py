@@ -50,10 +50,12 @@ def require_free_port(port: int, host: str = "127.0.0.1") -> int:
     return port
 
 
-def command_pinned(argv: Sequence[str], cpus: Sequence[int]) -> list[str]:
-    """The command that runs ``argv`` on ``cpus`` and dies with this process."""
-    shim = [sys.executable, "-I", "-S", str(_EXEC_PINNED), str(os.getpid()), format_cpus(cpus)]
-    return [*shim, *argv]
+def command_pinned(
+    argv: Sequence[str], cpus: Sequence[int], orphaned: signal.Signals = signal.SIGTERM
+) -> list[str]:
+    """The command that runs ``argv`` on ``cpus`` and gets ``orphaned`` when this process ends."""
+    shim = [sys.executable, "-I", "-S", str(_EXEC_PINNED)]
+    return [*shim, str(os.getpid()), str(int(orphaned)), format_cpus(cpus), *argv]
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,9 @@ class RunningProcess:
         env: Mapping[str, str] | None = None,
         log: Path,
         cwd: Path | None = None,
+        orphaned: signal.Signals = signal.SIGTERM,
     ) -> None:
-        """Start ``argv``.
+        """Start ``argv``; ``orphaned`` is what it gets when this process is gone.
 
         Raises:
             MachineError: the program does not exist or may not be run.
@@ -123,7 +126,7 @@ class RunningProcess:
         with log.open("ab") as stream:
             try:
                 self._child = subprocess.Popen(
-                    command_pinned(argv, cpus),
+                    command_pinned(argv, cpus, orphaned),
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
                     stderr=subprocess.STDOUT,

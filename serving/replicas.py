@@ -19,7 +19,7 @@ def main() -> int:
     """Run until every copy has ended; returns the exit status of the first that did."""
     ports, *program = sys.argv[1:]
     # A copy dies with this process, however that goes.
-    shim = [sys.executable, "-I", "-S", _SHIM, str(os.getpid()), ""]
+    shim = [sys.executable, "-I", "-S", _SHIM, str(os.getpid()), str(int(signal.SIGTERM)), ""]
     running: set[int] = set()
     stopping = False
 

@@ -20,7 +20,8 @@ _LONGEST_PAUSE_S = 30.0
 def main() -> int:
     """Run until the program ends by itself or is told to; returns its exit status."""
     # The program dies with this process, however that goes.
-    argv = [sys.executable, "-I", "-S", _SHIM, str(os.getpid()), "", *sys.argv[1:]]
+    own = (str(os.getpid()), str(int(signal.SIGTERM)), "")
+    argv = [sys.executable, "-I", "-S", _SHIM, *own, *sys.argv[1:]]
     stopping = False
     child = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -85,10 +86,14 @@ def test_a_killed_run_leaves_no_server_behind_and_resumes(tiny: Model, tmp_path:
     process = start(tiny, out, "--backends", "fastapi", "--repeats", "2")
     until_measured(out, 1)
     members = psutil.Process(process.pid).children(recursive=True)
+    commands: dict[int, list[str]] = {}
+    for member in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            commands[member.pid] = member.cmdline()
     process.kill()
     finish(process)
     _, left = psutil.wait_procs(members, timeout=20)
-    assert not left
+    assert not [commands.get(member.pid) for member in left]
     status, _, _ = finish(start(tiny, out, "--backends", "fastapi", "--repeats", "2"))
     assert status == status_of(out)
     assert summary(out)["finished_trials"] == 2
