@@ -177,6 +177,7 @@ class Generator:
             start_ns + int(length_s * _NS),
             samples_per_query=self.users if _is_query(load) else 1,
             board=self._board,
+            keep=spec.records is not None,
         )
         self._enter(MEASURING)
         self._outlook = self._look_over(start_ns, length_s)
@@ -199,6 +200,8 @@ class Generator:
         self._tell_due(None)
         self._enter(IDLE)
         timings, missing = self._meter.end(self._sleep)
+        if spec.records is not None:
+            np.save(spec.records, recorder.kept())
         output = self._output(recorder, before.until(after), own_s, elapsed_s)
         told = {"server_timings": timings, "server_timings_missing": missing}
         return output.model_copy(update=told)

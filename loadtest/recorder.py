@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from hdrh.histogram import HdrHistogram
+from numpy.lib.recfunctions import repack_fields
 
 from loadtest.engine.base import OUTCOME, RECORD, Column, Records
 from loadtest.histogram import Tally, encode, merge
@@ -23,6 +24,8 @@ WINDOW_NS = 1_000_000_000
 _OK = OUTCOME["ok"]
 _NOT_SENT = OUTCOME["not_sent"]
 _MEASURES = ("response_time", "service_time")
+KEPT = ("due", "sent", "done", "payload", "outcome")
+"""Of each request, where all of them are kept."""
 _SETTLED_WINDOWS = 3
 """Windows this much older than the newest are packed; a straggler is added to them later."""
 
@@ -61,12 +64,17 @@ class Recorder:
         *,
         samples_per_query: int = 1,
         board: Board | None = None,
+        keep: bool = False,
     ) -> None:
-        """With ``samples_per_query`` above 1, that many records of equal ``query`` are one."""
+        """With ``samples_per_query`` above 1, that many records of equal ``query`` are one.
+
+        ``keep``: every request of the window is kept for ``kept``, which costs memory.
+        """
         self.start_ns = start_ns
         self.end_ns = end_ns
         self._board = board
         self._queries = _Queries(samples_per_query) if samples_per_query > 1 else None
+        self._kept: list[Records] | None = [] if keep else None
         self._counts = np.zeros(len(OUTCOMES), np.int64)
         self._completed: dict[int, int] = defaultdict(int)
         self._in_flight_ns = 0
@@ -91,6 +99,8 @@ class Recorder:
         inside = (due >= self.start_ns) & (due < self.end_ns)
         counts = np.bincount(outcome[inside], minlength=len(OUTCOMES))
         self._counts += counts
+        if self._kept is not None:
+            self._kept.append(records[[*KEPT]][inside])
         if self._board:
             self._board.count(counts)
         for kind in np.flatnonzero(counts).tolist():
@@ -140,6 +150,12 @@ class Recorder:
                 if key in kept:
                     tally.join(Tally.unpack(kept[key]))
                 kept[key] = tally.pack()
+
+    def kept(self) -> Records:
+        """Every request of the window so far, with the columns ``KEPT``, in the order they ended."""
+        assert self._kept is not None
+        packed = [repack_fields(records) for records in self._kept]
+        return np.concatenate(packed) if packed else np.zeros(0, RECORD)[[*KEPT]]
 
     def right_answers(self) -> HdrHistogram:
         """Response times of all right answers so far."""

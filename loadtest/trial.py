@@ -49,6 +49,8 @@ class TrialSpec(_Message):
         slo_ns: the objective, whose keeping the boards count exactly.
         timings: where the server may tell its own timings; the first generator asks.
         stop: ends a stationary open loop's window that is lost; one generator must see all of it.
+        records: where a lone generator keeps each request of the last window, as
+            ``loadtest.recorder.KEPT``; ``None`` to keep histograms only.
         index, count: which of how many generators this is.
     """
 
@@ -75,6 +77,7 @@ class TrialSpec(_Message):
     slo_ns: int | None = None
     timings: TimingsSource | None = None
     stop: StopRule | None = None
+    records: Path | None = None
     index: int = 0
     count: int = 1
 

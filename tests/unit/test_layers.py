@@ -102,6 +102,8 @@ ORDER = (
     "loadtest.gate",
     "loadtest.exporting",
     "loadtest.report",
+    "loadtest.profiles",
+    "loadtest.plan",
     "loadtest.tune",
     "loadtest.history",
     "loadtest.cli",

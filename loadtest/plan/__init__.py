@@ -1,0 +1,1 @@
+"""How many replicas a demand needs: predicted from profiles, and tested."""
