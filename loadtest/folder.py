@@ -3,6 +3,7 @@
 <folder>/manifest.json        machine, versions, settings, checksums; written before any load
 <folder>/trials.jsonl         one line per finished trial, appended and flushed to disk
 <folder>/histograms/<id>.json HDR histograms of one trial, per outcome and one-second window
+<folder>/requests/<id>.npy    every request of one trial, where a run keeps them
 <folder>/starts.jsonl         one line per start of a server: how long it took, what was cached
 <folder>/resources.jsonl      what the machine and the processes used, a line about every second
 <folder>/live/                counts of the generators while they run, for whoever scrapes them
@@ -19,8 +20,10 @@ import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import ValidationError
 
 from loadtest.explained import Start
@@ -103,6 +106,30 @@ class ResultsFolder:
         self._made("histograms")
         self._write(f"histograms/{trial.id}.json", histograms)
         _append(self.trials, trial)
+
+    def new_requests(self) -> Path:
+        """Where generators put requests until their trial has a name, as ``<level>.npy``."""
+        return self._made("requests/new")
+
+    def keep_requests(self, trial: Trial) -> None:
+        """Give the requests of this trial its name; call before ``append_trial``."""
+        (self.path / f"requests/new/{trial.level:g}.npy").replace(self._requests(trial.id))
+
+    def read_requests(self, trial_id: str) -> npt.NDArray[Any]:
+        """Columns as in ``loadtest.recorder.KEPT``.
+
+        Raises:
+            ResultsError: the run did not keep them, or the file is damaged.
+        """
+        path = self._requests(trial_id)
+        try:
+            found: npt.NDArray[Any] = np.load(path)
+        except (OSError, ValueError, EOFError) as error:
+            raise ResultsError(f"{path} cannot be read: {error}", hint="Measure again.") from None
+        return found
+
+    def _requests(self, trial_id: str) -> Path:
+        return self.path / "requests" / f"{trial_id}.npy"
 
     def append_start(self, start: Start) -> None:
         _append(self.starts, start)

@@ -201,7 +201,7 @@ class Generator:
         self._enter(IDLE)
         timings, missing = self._meter.end(self._sleep)
         if spec.records is not None:
-            np.save(spec.records, recorder.kept())
+            np.save(spec.records / f"{self._level:g}.npy", recorder.kept())
         output = self._output(recorder, before.until(after), own_s, elapsed_s)
         told = {"server_timings": timings, "server_timings_missing": missing}
         return output.model_copy(update=told)

@@ -152,7 +152,7 @@ class Recorder:
                 kept[key] = tally.pack()
 
     def kept(self) -> Records:
-        """Every request of the window so far, with the columns ``KEPT``, in the order they ended."""
+        """Every request of the window so far, in the order they ended; columns ``KEPT``."""
         assert self._kept is not None
         packed = [repack_fields(records) for records in self._kept]
         return np.concatenate(packed) if packed else np.zeros(0, RECORD)[[*KEPT]]

@@ -77,6 +77,9 @@ class Settings(Record):
     objectives: tuple[str, ...] = Field(
         default=(), description="what a search for the highest rate must keep; it finds the levels"
     )
+    keep_requests: bool = Field(
+        default=False, description="keep every request of every window, not histograms alone"
+    )
     rank_unlike: bool = Field(
         default=False, description="rank backends that do not serve under equal conditions"
     )

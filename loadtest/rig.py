@@ -271,6 +271,7 @@ class Rig:
             limit_s=settings.limit_s,
             slo_ns=settings.slo_ns,
             timings=source_of(server.launch, server.model.name),
+            records=self.folder.new_requests() if settings.keep_requests else None,
         )
         return self._with_boards(spec, ready.arm.name)
 
@@ -319,6 +320,8 @@ class Rig:
             encode_ns=self._asked(ready.arm.model).encode_ns,
         )
         trial = with_resources(trial, sampler)
+        if self.settings.keep_requests:
+            self.folder.keep_requests(trial)
         self.folder.append_trial(trial, histograms)
         return trial
 

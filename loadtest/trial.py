@@ -49,8 +49,9 @@ class TrialSpec(_Message):
         slo_ns: the objective, whose keeping the boards count exactly.
         timings: where the server may tell its own timings; the first generator asks.
         stop: ends a stationary open loop's window that is lost; one generator must see all of it.
-        records: where a lone generator keeps each request of the last window, as
-            ``loadtest.recorder.KEPT``; ``None`` to keep histograms only.
+        records: folder where a lone generator keeps each request of a window, as
+            ``<level>.npy`` with the columns ``loadtest.recorder.KEPT``; ``None`` for histograms
+            only.
         index, count: which of how many generators this is.
     """
 
