@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,23 @@ class ServiceSamples:
                 hint="Give measured times in nanoseconds per batch size.",
             )
         return cls(per_batch)
+
+    def filled(self, largest: int) -> ServiceSamples:
+        """The same with every size up to ``largest`` that lies between two measured ones.
+
+        Quantile by quantile on the straight line between its neighbours; nothing is added below
+        the smallest measured size or above the largest.
+        """
+        sizes = sorted(self.per_batch)
+        found = dict(self.per_batch)
+        for low, high in pairwise(sizes):
+            count = max(len(self.per_batch[low]), len(self.per_batch[high]))
+            at = (np.arange(count) + 0.5) / count
+            ends = [np.quantile(self.per_batch[size], at) for size in (low, high)]
+            for size in range(low + 1, min(high, largest + 1)):
+                share = (size - low) / (high - low)
+                found[size] = np.rint(ends[0] + share * (ends[1] - ends[0])).astype(np.int64)
+        return ServiceSamples({size: found[size] for size in sorted(found)})
 
     @property
     def largest_batch(self) -> int:

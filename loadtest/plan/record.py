@@ -30,6 +30,7 @@ class Asked(Record):
     objective: str = Field(description="as given: p99<=150ms; of cameras it bounds the frame age")
     link: str | None = None
     link_sources: dict[str, str] = Field(default={}, description="value to source or 'assumption'")
+    most_lost: float = Field(default=0.0, description="share of requests or frames, at most")
     survive: int = Field(description="replicas that may fail at once")
     headroom: float = Field(description="share of the usable rate that stays unused, 0 to 1")
     balance: str
@@ -67,7 +68,9 @@ class FailureForecast(Record):
 class BurstForecast(Record):
     factor: float = Field(description="times the rate")
     length_s: float
-    response_ms: Range = Field(description="of what came within the burst")
+    response_ms: Range | None = Field(
+        description="of what came within the burst; null where nothing was answered"
+    )
     recovery_s: float | None = Field(
         description="until waits are as before; null: not within the window"
     )
@@ -111,7 +114,7 @@ class EnergyForecast(Record):
 
 
 class Crosscheck(Record):
-    """A closed form beside the simulation, both of the mean wait."""
+    """A closed form beside the simulation, both of the mean response time."""
 
     name: str = Field(description="with its source")
     value_ms: float
@@ -148,6 +151,7 @@ class Option(Record):
     curve: tuple[CurvePoint, ...] = ()
     fleet: tuple[FleetPoint, ...] = ()
     crosschecks: tuple[Crosscheck, ...] = ()
+    scalability: str | None = Field(default=None, description="the law fitted to the sweep")
     warnings: tuple[str, ...] = ()
 
 
@@ -155,6 +159,7 @@ class Verification(Record):
     """One held-out load on the real server: what was predicted for it before, what came."""
 
     backend: str
+    profile: str = Field(description="the file")
     load: str = Field(description="in words")
     rate_rps: float
     utilisation: float
@@ -179,7 +184,7 @@ class Plan(Record):
     asked: Asked
     options: tuple[Option, ...]
     chosen: str | None = Field(
-        description="backend of the cheapest option, null where none answers"
+        description="profile of the cheapest option, null where none answers"
     )
     sentence: str = Field(description="the answer, with its uncertainty")
     verifications: tuple[Verification, ...] = ()

@@ -25,11 +25,11 @@ class Repeat(Record):
     """What one start of the server showed.
 
     ``service_ns``: from batch size to the times for which a full batch occupied an instance.
-    ``delay_ns``: what a lone request takes besides that: on its way, and in wake-ups.
+    ``alone_ns``: response times of one user, who never meets another.
     """
 
     service_ns: dict[int, tuple[int, ...]]
-    delay_ns: tuple[int, ...]
+    alone_ns: tuple[int, ...]
     start_s: float | None = Field(description="process start to the first right answer")
     rss_bytes: int | None
 

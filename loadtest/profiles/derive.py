@@ -1,0 +1,153 @@
+"""A profile from the folder of the run that measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+
+import numpy as np
+
+from loadtest.analysis import point_of
+from loadtest.folder import ResultsFolder
+from loadtest.profiles.record import Energy, Profile, Repeat, SweepPoint
+from loadtest.profiles.scheduling import Scheduling, scheduling_of
+from loadtest.profiles.service import Loop, Service, service_of
+from loadtest.results import OUTCOMES, Manifest, Trial
+from serving.errors import ResultsError
+
+_OK = OUTCOMES.index("ok")
+_FEWEST_ALONE = 20
+
+
+def profile_of(folder: ResultsFolder, *, servers: int | None) -> Profile:
+    """What the run found of its one backend; ``servers`` stand behind its address.
+
+    Raises:
+        ResultsError: the folder holds no run whose requests were kept, or no finished trial.
+    """
+    manifest = folder.read_manifest()
+    settings = manifest.settings
+    label = settings.backends[0]
+    record = folder.read_backends().get(label)
+    trials = folder.read_trials()
+    configuration = folder.read_served(label, settings.model) or ""
+    if record is None or record.excluded or not trials or not configuration:
+        why = record.excluded if record and record.excluded else "nothing was measured"
+        raise ResultsError(f"{folder.path} gives no profile: {why}", hint="Measure it again.")
+    scheduling = scheduling_of(label, configuration)
+    found = [_Measured.of(folder, trials, n, scheduling) for n in _repeats(trials)]
+    reasons = tuple(dict.fromkeys(r for one in found for r in one.faults(scheduling)))
+    energy, missing = _energy(trials)
+    return Profile(
+        created=manifest.created,
+        command=manifest.command,
+        infersweep_version=version("infersweep"),
+        machine=manifest.machine,
+        versions=manifest.versions,
+        model=settings.model,
+        model_version=manifest.model_version,
+        model_sha256=manifest.model_sha256,
+        backend=label,
+        facts=record.facts,
+        setting=settings.setting,
+        servers=servers,
+        server_cpus=len(settings.server_cpus),
+        configuration=configuration,
+        request_bytes=manifest.wire.request_bytes,
+        reply_bytes=folder.reply_bytes(),
+        window_s=settings.duration_s,
+        repeats=tuple(one.repeat(folder, label) for one in found),
+        sweep=tuple(_sweep(folder, manifest, trials)),
+        energy=energy,
+        energy_missing=missing,
+        verdict="INVALID" if reasons else "VALID",
+        reasons=reasons,
+    )
+
+
+def _repeats(trials: Sequence[Trial]) -> list[int]:
+    return sorted({trial.repeat for trial in trials})
+
+
+class _Measured:
+    """One start of the server."""
+
+    def __init__(self, number: int, trials: Sequence[Trial], service: Service, alone: Loop) -> None:
+        self.number, self._trials = number, trials
+        self._service, self._alone = service, alone
+
+    @classmethod
+    def of(
+        cls, folder: ResultsFolder, trials: Sequence[Trial], number: int, scheduling: Scheduling
+    ) -> _Measured:
+        own = [trial for trial in trials if trial.repeat == number and trial.verdict == "VALID"]
+        loops, alone_ns = [], np.zeros(0, np.int64)
+        for trial in own:
+            requests = folder.read_requests(trial.id)
+            right = requests[requests["outcome"] == _OK]
+            loops.append(Loop(int(trial.level), np.sort(right["done"])))
+            if trial.level == 1:
+                alone_ns = np.sort(right["done"] - right["sent"])
+        service = service_of(loops, instances=scheduling.instances, largest=scheduling.largest)
+        return cls(number, own, service, Loop(1, alone_ns))
+
+    def faults(self, scheduling: Scheduling) -> Iterator[str]:
+        """Why nothing can be planned from it."""
+        if scheduling.unplannable:
+            yield scheduling.unplannable
+        if len(self._alone.done_ns) < _FEWEST_ALONE:
+            yield f"repeat {self.number}: too few VALID requests of one user alone"
+        if not self._service.clear:
+            yield (
+                f"repeat {self.number}: the replies of one batch cannot be told from the next "
+                f"({self._service.blurred:.0%} are in doubt)"
+            )
+        missing = {1, scheduling.largest} - set(self._service.times_ns)
+        if missing:
+            sizes = " and ".join(str(size) for size in sorted(missing))
+            yield f"repeat {self.number}: too few batches of {sizes}"
+
+    def repeat(self, folder: ResultsFolder, label: str) -> Repeat:
+        starts = [start for start in folder.read_starts() if start.backend == label]
+        own = [start for start in starts if start.repeat == self.number]
+        memory = [trial.server_rss_bytes for trial in self._trials if trial.server_rss_bytes]
+        return Repeat(
+            service_ns={
+                size: tuple(times.tolist()) for size, times in self._service.times_ns.items()
+            },
+            alone_ns=tuple(self._alone.done_ns.tolist()),
+            start_s=own[0].first_answer_s if own else None,
+            rss_bytes=max(memory, default=None),
+        )
+
+
+def _sweep(
+    folder: ResultsFolder, manifest: Manifest, trials: Sequence[Trial]
+) -> Iterator[SweepPoint]:
+    for level in sorted(manifest.settings.levels):
+        own = [trial for trial in trials if trial.level == level]
+        if not own:
+            continue
+        point = point_of(own, folder.read_histograms)
+        due = sum(point.outcomes.values())
+        yield SweepPoint(
+            users=int(level),
+            requests_per_s=point.requests_per_s,
+            response_time_ms=point.response_time_ms,
+            failed_share=1 - point.outcomes["ok"] / due if due else 1.0,
+            verdict=point.verdict,
+            reasons=point.reasons,
+        )
+
+
+def _energy(trials: Sequence[Trial]) -> tuple[Energy | None, str | None]:
+    """Of the window with the most right answers, in which the server rests least."""
+    busiest = max(trials, key=lambda trial: trial.outcomes["ok"] / trial.window_s)
+    use = busiest.resources
+    if use is None or use.energy is None:
+        missing = use.unmeasurable if use else {}
+        told = (why for name, why in missing.items() if name.startswith(("rails", "energy")))
+        return None, next(told, "no power rail was read")
+    watts = use.energy.joules / use.window_s
+    source = ", ".join(use.energy.rails)
+    return Energy(idle_w=use.energy.idle_watts, active_w=watts, source=source), None
