@@ -4,8 +4,8 @@ MODEL ?= image_classifier
 BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
-.PHONY: compare test check setup format bench bench-decide bench-load bench-models bench-observe bench-plan bench-serving bench-tune \
-	gpu-check observe-demo clean
+.PHONY: compare test check setup format bench bench-decide bench-load bench-models bench-observe bench-plan bench-predict bench-serving bench-tune \
+	gpu-check observe-demo plan-demo clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
@@ -13,7 +13,7 @@ compare: .venv/.ready
 # Tests in which no time is measured run side by side; then the others, one after another.
 SIDE_BY_SIDE := tests/unit $(addprefix tests/integration/test_, \
 	arithmetic_zoo.py dashboards.py openmetrics.py variants.py) \
-	$(addprefix tests/e2e/test_, dashboard_pictures.py report_page.py)
+	$(addprefix tests/e2e/test_, dashboard_pictures.py plan_page.py report_page.py)
 
 test: .venv/.ready
 	@$(RUN)/python -m pytest -n 2 --dist loadscope $(SIDE_BY_SIDE) $(ARGS) || [ $$? = 5 ]
@@ -32,7 +32,7 @@ format: .venv/.ready
 
 setup: .venv/.ready
 
-bench: bench-models bench-load bench-observe bench-serving bench-decide bench-tune bench-plan
+bench: bench-models bench-load bench-observe bench-serving bench-decide bench-tune bench-plan bench-predict
 
 # ARGS="--quick" takes one short turn; PERF_ANALYZER names the command of perf_analyzer, where there is one.
 bench-load: .venv/.ready
@@ -52,6 +52,17 @@ bench-observe: .venv/.ready
 observe-demo: .venv/.ready
 	@$(RUN)/python -m benchmarks.observe_demo $(ARGS)
 
+# Profiles of three backends, a plan for 24 cameras over LTE, one held-out load of each; a page.
+PLAN_DEMO ?= results/plan-demo
+plan-demo: .venv/.ready
+	@for backend in triton onnxruntime fastapi; do \
+		test -f $(PLAN_DEMO)/$$backend/profile.json || $(RUN)/infersweep profile --quick \
+			--model image_classifier_jpeg --backend $$backend --out $(PLAN_DEMO)/$$backend || exit; \
+	done
+	@$(RUN)/infersweep plan $(PLAN_DEMO)/triton $(PLAN_DEMO)/onnxruntime $(PLAN_DEMO)/fastapi \
+		--cameras 24 --fps 10 --policy latest-only --link lte --objective 'p99<=250ms' \
+		--survive 1 --frame 640x480 --verify --out $(PLAN_DEMO)/plan $(ARGS)
+
 # Synthetic servers in virtual time: are the verdicts right?
 bench-decide: .venv/.ready
 	$(RUN)/python -m benchmarks.deciding $(ARGS)
@@ -59,6 +70,10 @@ bench-decide: .venv/.ready
 # A whole space of settings on a real server (minutes; --fresh measures it again), and searches in it.
 bench-tune: .venv/.ready
 	$(RUN)/python -m benchmarks.tuning $(ARGS)
+
+# Predictions against loads that they have not seen, about 40 minutes of a quiet machine.
+bench-predict: .venv/.ready
+	$(RUN)/python -m benchmarks.predicting $(ARGS)
 
 # The simulator's speed and memory.
 bench-plan: .venv/.ready

@@ -69,6 +69,9 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="run one held-out load of each on this machine")
     ] = False,
+    verify_for: Annotated[
+        float | None, typer.Option(help="seconds of that load [default: by the percentile]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="of arrivals and service times")] = 1,
     out: Annotated[Path | None, typer.Option(help="folder for plan.json and plan.html")] = None,
     repository: RepositoryOption = DEFAULT_REPOSITORY,
@@ -96,7 +99,9 @@ def run(
         battery_wh=None if battery_wh is None else require_positive(battery_wh, "--battery-wh"),
         seed=seed,
     )
-    return make_plan(question, Wanted(tuple(profiles), out, repository, verify, frame))
+    length_s = None if verify_for is None else require_positive(verify_for, "--verify-for")
+    wanted = Wanted(tuple(profiles), out, repository, verify, length_s, frame)
+    return make_plan(question, wanted)
 
 
 def _percentile(text: str) -> Percentile:

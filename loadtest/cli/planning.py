@@ -47,6 +47,7 @@ class Wanted:
     """Where a plan's profiles are and where it goes.
 
     Attributes:
+        length_s: of a held-out window; ``None`` for what the percentile needs.
         frame: WIDTHxHEIGHT of a picture whose weight on the link is shown.
     """
 
@@ -54,6 +55,7 @@ class Wanted:
     out: Path | None
     repository: Path
     verify: bool
+    length_s: float | None
     frame: str | None
 
 
@@ -221,6 +223,7 @@ def _run_of(
 ) -> Run:
     split = split_of(None, None)
     needed_s = 3 * sample_floor(question.objective.quantile) / load.rate_rps
+    length_s = min(max(needed_s, _LEAST_S), _MOST_S)
     settings = Settings(
         model=profile.model,
         backends=(profile.backend,),
@@ -229,7 +232,7 @@ def _run_of(
         parameters=dict(load.parameters),
         level_name=find_scenario(load.scenario).level_name,
         levels=(load.level,),
-        duration_s=min(max(needed_s, _LEAST_S), _MOST_S),
+        duration_s=wanted.length_s or length_s,
         repeats=1,
         timeout_s=10.0,
         seed=load.seed,

@@ -131,7 +131,7 @@ def _scheduling(label: str, model: Model, placement: Placement) -> Scheduling:
     """Of the configuration that will be served."""
     with TemporaryDirectory(prefix="infersweep-") as folder:
         place_for(label, model, placement, Path(folder))
-        text = (Path(folder) / model.name / "config.pbtxt").read_text("utf-8")
+        text = (Path(folder) / model.computed.name / "config.pbtxt").read_text("utf-8")
     return scheduling_of(label, text)
 
 

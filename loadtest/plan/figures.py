@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from loadtest.plan.record import FleetPoint, Option, Plan, Range, Verification
-from loadtest.plan.wording import labels_of, measured, percentile_of, ranged, signed
+from loadtest.plan.wording import labels_of, measured, names_of, percentile_of, ranged, signed
 from loadtest.report.figures import (
     COLOURS,
     NEUTRAL,
@@ -169,14 +169,15 @@ def _planned(one: Drawn, utilisation: float, response_ms: Range) -> go.Scatter:
 
 
 def _measured(plan: Plan, name: str) -> Iterator[tuple[go.Scatter, Sequence[Verification]]]:
-    """A trace of each backend's held-out loads; only those of the objective's percentile."""
+    """A trace of each profile's held-out loads; only those of the objective's percentile."""
     styles: dict[str, Style] = {}
     for one in drawn_of(plan):
-        styles.setdefault(one.option.backend, one.style)
+        styles.setdefault(one.option.profile, one.style)
+    names = names_of((*plan.options, *plan.verifications))
     known = [one for one in plan.verifications if one.percentile == name]
-    for backend in dict.fromkeys(one.backend for one in known):
-        own = [one for one in known if one.backend == backend]
-        style = styles.get(backend, Style(NEUTRAL, "circle"))
+    for profile in dict.fromkeys(one.profile for one in known):
+        own = [one for one in known if one.profile == profile]
+        style = styles.get(profile, Style(NEUTRAL, "circle"))
         symbols = {
             "within 15%": style.symbol,
             "missed": "x-thin-open",
@@ -197,8 +198,8 @@ def _measured(plan: Plan, name: str) -> Iterator[tuple[go.Scatter, Sequence[Veri
                     "opacity": 1,
                     "line": {"color": style.colour, "width": 2},
                 },
-                name=f"{plain(backend)}, measured",
-                hovertext=[_told(point) for point in own],
+                name=f"{plain(names[profile])}, measured",
+                hovertext=[_told(point, names[profile]) for point in own],
                 hoverinfo="text",
                 cliponaxis=False,
             ),
@@ -206,9 +207,9 @@ def _measured(plan: Plan, name: str) -> Iterator[tuple[go.Scatter, Sequence[Veri
         )
 
 
-def _told(one: Verification) -> str:
+def _told(one: Verification, name: str) -> str:
     return (
-        f"<b>{plain(one.backend)}</b>, {plain(one.load)}, {one.verdict}"
+        f"<b>{plain(name)}</b>, {plain(one.load)}, {one.verdict}"
         f"<br>measured {one.percentile} {measured(one)} ms"
         f"<br>predicted {ranged(one.predicted_ms)} ms, {signed(one.error)}"
     )

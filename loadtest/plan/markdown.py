@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loadtest.plan.record import Option, Plan, Verification
+from loadtest.plan.record import Option, Plan
 from loadtest.plan.wording import (
     NO_NUMBER,
     answer_of,
     cost,
     labels_of,
     measured,
+    names_of,
     percentile_of,
     plan_lines,
     ranged,
@@ -34,7 +35,7 @@ def markdown(plan: Plan) -> str:
             f"{asked.headroom:.0%} of the usable rate unused."
         ),
         *_options(plan),
-        *_tests(plan.verifications),
+        *_tests(plan),
         *_lines(plan),
         fenced(plan.command),
         "Everything else is in `plan.html`.",
@@ -70,10 +71,11 @@ def _row(option: Option, label: str) -> Sequence[str]:
     )
 
 
-def _tests(verifications: Sequence[Verification]) -> Iterator[str]:
+def _tests(plan: Plan) -> Iterator[str]:
+    names = names_of((*plan.options, *plan.verifications))
     rows = [
         (
-            escape(one.backend),
+            escape(names[one.profile]),
             escape(one.load),
             escape(one.percentile),
             ranged(one.predicted_ms),
@@ -82,7 +84,7 @@ def _tests(verifications: Sequence[Verification]) -> Iterator[str]:
             signed(one.drift),
             one.verdict,
         )
-        for one in verifications
+        for one in plan.verifications
     ]
     if rows:
         heads = ("tested", "load", "of", "predicted (ms)", "measured (ms)", "error", "drift")
@@ -91,8 +93,9 @@ def _tests(verifications: Sequence[Verification]) -> Iterator[str]:
 
 def _lines(plan: Plan) -> Iterator[str]:
     lines = [f"- {escape(line)}" for line in plan_lines(plan)]
+    names = names_of((*plan.options, *plan.verifications))
     lines += [
-        f"- {escape(f'{one.backend}, {one.load}: {told}')}"
+        f"- {escape(f'{names[one.profile]}, {one.load}: {told}')}"
         for one in plan.verifications
         for told in one.reasons
     ]

@@ -56,7 +56,7 @@ def render(plan: Plan) -> str:
         chosen=wording.chosen_of(plan),
         percentile=wording.percentile_of(plan).name,
         figures={figure.id: figure for figure in _figures(plan)},
-        names={one.option.backend: name_of(one) for one in reversed(drawn)},
+        names={one.option.profile: name_of(one) for one in reversed(drawn)},
         name_of=name_of,
         wires=wires_of(plan),
         assumption=ASSUMPTION,

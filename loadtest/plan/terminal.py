@@ -16,6 +16,7 @@ from loadtest.plan.wording import (
     answer_of,
     labels_of,
     measured,
+    names_of,
     percentile_of,
     plan_lines,
     ranged,
@@ -53,11 +54,12 @@ def plan_table(plan: Plan) -> Table:
 
 def verification_table(verifications: Sequence[Verification]) -> Table:
     """What was predicted of each held-out load, and what was measured."""
+    names = names_of(verifications)
     reasons = [
-        f"{one.backend}, {one.load}: {told}" for one in verifications for told in one.reasons
+        f"{names[one.profile]}, {one.load}: {told}" for one in verifications for told in one.reasons
     ]
     table = _table("Predictions and measurements, in ms", reasons)
-    table.add_column("load", max_width=30)
+    table.add_column("load", max_width=30, overflow="fold")
     table.add_column("of", no_wrap=True)
     table.add_column("predicted", justify="right")
     table.add_column("measured", justify="right")
@@ -66,7 +68,7 @@ def verification_table(verifications: Sequence[Verification]) -> Table:
     table.add_column("verdict", no_wrap=True)
     for one in verifications:
         table.add_row(
-            escape(f"{one.backend}, {one.load}"),
+            escape(f"{names[one.profile]}, {one.load}"),
             escape(one.percentile),
             _dashed(ranged(one.predicted_ms)),
             _dashed(measured(one)),

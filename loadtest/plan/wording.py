@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from loadtest.objective import Percentile, parse_objectives
 from loadtest.plan.record import Option, Plan, Range, Verification
 from loadtest.report.answer import Answer
@@ -23,17 +25,24 @@ def percentile_of(plan: Plan) -> Percentile:
 
 
 def labels_of(plan: Plan) -> tuple[str, ...]:
-    """One per option: its backend, with the profile where several options have that backend."""
-    backends = [option.backend for option in plan.options]
-    return tuple(
-        one.backend if backends.count(one.backend) == 1 else f"{one.backend} ({one.profile})"
-        for one in plan.options
-    )
+    """One per option."""
+    names = names_of(plan.options)
+    return tuple(names[option.profile] for option in plan.options)
+
+
+def names_of(given: Iterable[Option | Verification]) -> dict[str, str]:
+    """By profile: its backend, with the profile where several of them have that backend."""
+    backends = {one.profile: one.backend for one in given}
+    several = list(backends.values())
+    return {
+        profile: backend if several.count(backend) == 1 else f"{backend} ({profile})"
+        for profile, backend in backends.items()
+    }
 
 
 def chosen_of(plan: Plan) -> Option | None:
-    """The first option with a number of the backend that was chosen."""
-    known = (one for one in plan.options if one.backend == plan.chosen and one.replicas is not None)
+    """The first option with a number of the profile that was chosen."""
+    known = (one for one in plan.options if one.profile == plan.chosen and one.replicas is not None)
     return next(known, None)
 
 
@@ -53,23 +62,23 @@ def told_of_tests(plan: Plan) -> str:
     """A sentence on what was measured of the answer; empty where there is none."""
     if plan.chosen is None:
         return ""
-    own = _tests(plan)
+    own, name = _tests(plan), names_of(plan.options).get(plan.chosen, plan.chosen)
     if not own:
-        return f"No load was run to test the prediction for {plan.chosen}."
+        return f"No load was run to test the prediction for {name}."
     valid = [one for one in own if one.verdict != "INVALID"]
     void = len(own) - len(valid)
     told = f" {void} more {'was' if void == 1 else 'were'} INVALID." if void else ""
     if not valid:
-        return f"Of {len(own)} loads that tested {plan.chosen} none was VALID."
+        return f"Of {len(own)} loads that tested {name} none was VALID."
     met = sum(one.verdict == "within 15%" for one in valid)
     return (
-        f"{plan.chosen} was tested on the real server: {met} of {len(valid)} "
+        f"{name} was tested on the real server: {met} of {len(valid)} "
         f"measurements came within 15% of what had been predicted.{told}"
     )
 
 
 def _tests(plan: Plan) -> list[Verification]:
-    return [one for one in plan.verifications if one.backend == plan.chosen]
+    return [one for one in plan.verifications if one.profile == plan.chosen]
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from loadtest.analysis import point_of
 from loadtest.folder import ResultsFolder
 from loadtest.profiles.record import Energy, Profile, Repeat, SweepPoint
-from loadtest.profiles.scheduling import Scheduling, scheduling_of
+from loadtest.profiles.scheduling import Scheduling, scheduled, scheduling_of
 from loadtest.profiles.service import Loop, Service, service_of
 from loadtest.results import OUTCOMES, Manifest, Trial
 from serving.errors import ResultsError
@@ -30,7 +30,7 @@ def profile_of(folder: ResultsFolder, *, servers: int | None) -> Profile:
     label = settings.backends[0]
     record = folder.read_backends().get(label)
     trials = folder.read_trials()
-    configuration = folder.read_served(label, settings.model) or ""
+    configuration = _configuration(folder, label, settings.model)
     if record is None or record.excluded or not trials or not configuration:
         why = record.excluded if record and record.excluded else "nothing was measured"
         raise ResultsError(f"{folder.path} gives no profile: {why}", hint="Measure it again.")
@@ -63,6 +63,13 @@ def profile_of(folder: ResultsFolder, *, servers: int | None) -> Profile:
         verdict="INVALID" if reasons else "VALID",
         reasons=reasons,
     )
+
+
+def _configuration(folder: ResultsFolder, label: str, model: str) -> str:
+    """Of the model that is scheduled, as it was served; empty where none was written."""
+    served = folder.read_served(label, model) or ""
+    behind = scheduled(served, model)
+    return served if behind == model else folder.read_served(label, behind) or ""
 
 
 def _repeats(trials: Sequence[Trial]) -> list[int]:

@@ -38,14 +38,7 @@ def scheduling_of(label: str, configuration: str) -> Scheduling:
     Raises:
         ModelError: it is no ``config.pbtxt``.
     """
-    message = schema.ModelConfig()
-    try:
-        text_format.Parse(configuration, message)
-    except text_format.ParseError as error:
-        raise ModelError(
-            f"the configuration in the profile is no config.pbtxt: {error}",
-            hint="Measure the profile again.",
-        ) from None
+    message = _parsed(configuration)
     instances = parse_execution(message, "the profile's configuration").instances
     # Of a server elsewhere the repository here is all that is known; what it measured must fit.
     joins = _BATCHING_KNOB in knobs_of(label) or label.partition(":")[0] == "remote"
@@ -66,3 +59,25 @@ def scheduling_of(label: str, configuration: str) -> Scheduling:
         batching.queue,
         why,
     )
+
+
+def scheduled(configuration: str, model: str) -> str:
+    """The model whose scheduler joins requests: of a pipeline the one behind the front half.
+
+    Raises:
+        ModelError: it is no ``config.pbtxt``.
+    """
+    steps = _parsed(configuration).ensemble_scheduling.step
+    return str(steps[-1].model_name) if steps else model
+
+
+def _parsed(configuration: str) -> schema.ModelConfig:
+    message = schema.ModelConfig()
+    try:
+        text_format.Parse(configuration, message)
+    except text_format.ParseError as error:
+        raise ModelError(
+            f"the configuration in the profile is no config.pbtxt: {error}",
+            hint="Measure the profile again.",
+        ) from None
+    return message
