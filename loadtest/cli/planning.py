@@ -27,6 +27,7 @@ from loadtest.plan.page import write_page
 from loadtest.plan.predict import Predictor
 from loadtest.plan.question import Question
 from loadtest.plan.record import Option, Plan, Verification
+from loadtest.plan.scaling import measured_scaling
 from loadtest.plan.server import Server
 from loadtest.plan.terminal import answer_text, plan_table, verification_table
 from loadtest.plan.verify import HeldOut, verify
@@ -167,6 +168,7 @@ def _write(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         command=shlex.join(["infersweep", *sys.argv[1:]]),
         verifications=tests,
+        scaling=measured_scaling([Server.of(profile) for _, profile in given]),
     )
     new = folder / "plan.new"
     new.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from types import MappingProxyType
 
 from loadtest.links.profile import LinkProfile
 from loadtest.plan.demand import CameraDemand
 from loadtest.plan.question import Question
-from loadtest.plan.record import Asked, Option, Plan, Verification
+from loadtest.plan.record import Asked, Option, Plan, ScalingPoint, Verification
 
 _LINK_VALUES = {
     "one_way_delay_ms": ("one way", "{:g} ms"),
@@ -28,6 +29,7 @@ def plan_of(
     created: str,
     command: str,
     verifications: Sequence[Verification] = (),
+    scaling: Mapping[str, tuple[ScalingPoint, ...]] = MappingProxyType({}),
 ) -> Plan:
     """Every option answers the same question."""
     chosen = cheapest(options)
@@ -56,6 +58,7 @@ def plan_of(
         chosen=chosen.profile if chosen else None,
         sentence=sentence_of(question, options, chosen),
         verifications=tuple(verifications),
+        scaling=dict(scaling),
     )
 
 

@@ -155,6 +155,18 @@ class Option(Record):
     warnings: tuple[str, ...] = ()
 
 
+class ScalingPoint(Record):
+    """So many instances of one server on one machine."""
+
+    instances: int
+    peak_rps: float = Field(description="highest measured rate")
+    efficiency: float = Field(description="rate over that of as many single ones")
+    gain_each: float | None = Field(
+        description="what each added instance brought, as a share of one; null for the first"
+    )
+    knee: bool = Field(description="the number with the highest rate")
+
+
 class Verification(Record):
     """One held-out load on the real server: what was predicted for it before, what came."""
 
@@ -188,3 +200,6 @@ class Plan(Record):
     )
     sentence: str = Field(description="the answer, with its uncertainty")
     verifications: tuple[Verification, ...] = ()
+    scaling: dict[str, tuple[ScalingPoint, ...]] = Field(
+        default={}, description="by backend, where profiles differ in their instances"
+    )
