@@ -25,6 +25,11 @@ from loadtest.plan.record import (
 CAMERAS, FPS = 24, 10.0
 LINK = NAMED["lte"]
 LIMIT_MS = 150.0
+PROFILES = {
+    "onnxruntime": "profiles/orin-onnxruntime.json",
+    "triton": "profiles/epyc-triton.json",
+    "fastapi": "profiles/epyc-fastapi.json",
+}
 HEADROOM, SURVIVE = 0.2, 1
 _LINK_MS = 2 * LINK.one_way_delay_ms + 33.3
 
@@ -110,7 +115,7 @@ def onnxruntime(**changes: Any) -> Option:
     given = {
         "backend": "onnxruntime",
         "machine": "Jetson Orin Nano, 6 CPUs, 8.0 GB",
-        "profile": "profiles/orin-onnxruntime.json",
+        "profile": PROFILES["onnxruntime"],
         "replicas": 4,
         "why": "240 requests/s over 80% of 118.0 each are 3 replicas, and 1 that may fail",
         "usable_rps": 118.0,
@@ -171,7 +176,7 @@ def triton(**changes: Any) -> Option:
     given = {
         "backend": "triton",
         "machine": "AMD EPYC 7B13, 4 CPUs, 16.8 GB",
-        "profile": "profiles/epyc-triton.json",
+        "profile": PROFILES["triton"],
         "replicas": 5,
         "why": "240 requests/s over 80% of 81.5 each are 4 replicas, and 1 that may fail",
         "usable_rps": 81.5,
@@ -212,7 +217,7 @@ def fastapi(**changes: Any) -> Option:
     given = {
         "backend": "fastapi",
         "machine": "AMD EPYC 7B13, 4 CPUs, 16.8 GB",
-        "profile": "profiles/epyc-fastapi.json",
+        "profile": PROFILES["fastapi"],
         "replicas": None,
         "why": "one request at a time already takes 171 ms at p99 with the link, above 150 ms",
         "usable_rps": None,
@@ -229,6 +234,7 @@ def verification(at: float, error: float, **changes: Any) -> Verification:
     measured_ms = predicted.value / (1 + error)
     given = {
         "backend": "onnxruntime",
+        "profile": PROFILES["onnxruntime"],
         "load": f"Poisson, {at:.0%} of capacity",
         "rate_rps": at * 142.6,
         "utilisation": at,
@@ -262,6 +268,7 @@ def verifications() -> tuple[Verification, ...]:
             0.6,
             0.31,
             backend="triton",
+            profile=PROFILES["triton"],
             drift=None,
             verdict="INVALID",
             reasons=("the generator used 96% of its CPUs, so it was itself the limit",),
@@ -272,12 +279,12 @@ def verifications() -> tuple[Verification, ...]:
 def plan(**changes: Any) -> Plan:
     given = {
         "created": "2026-05-01T12:00:00+00:00",
-        "command": "infersweep plan profiles/orin-onnxruntime.json profiles/epyc-triton.json "
-        "profiles/epyc-fastapi.json --cameras 24 --fps 10 --link lte -o 'p99<=150ms' --survive 1",
+        "command": f"infersweep plan {' '.join(PROFILES.values())} "
+        "--cameras 24 --fps 10 --link lte -o 'p99<=150ms' --survive 1",
         "infersweep_version": "0.1.0",
         "asked": asked(),
         "options": (onnxruntime(), triton(), fastapi()),
-        "chosen": "onnxruntime",
+        "chosen": PROFILES["onnxruntime"],
         "sentence": "4 replicas of onnxruntime, of which 1 may fail, serve 24 cameras at 10 fps "
         "over lte within p99<=150ms: p99 frame age 128 ms (118 to 148 in 18 of 20 windows).",
         "verifications": verifications(),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from loadtest.camera_schedule import Cameras, FramePolicy, Numbers
 from loadtest.capacity.scheduler import Frames
+from loadtest.rounding import four_digits
 from loadtest.schedule import Times, poisson
 from serving.errors import UsageError
 
@@ -66,7 +69,7 @@ class Rate:
             raise UsageError(
                 f"a demand of {self.peak_rps:g} requests/s", hint="Give a rate above 0."
             )
-        if self.day and not (max(self.day) <= 1 and min(self.day) >= 0 and any(self.day)):
+        if self.day and not (all(0 <= share <= 1 for share in self.day) and any(self.day)):
             raise UsageError(
                 "a day's shape with shares below 0 or above 1",
                 hint="Give each hour's rate over that of the busiest hour.",
@@ -83,8 +86,8 @@ class Rate:
 
     @property
     def text(self) -> str:
-        day = f", {self.mean_rps:,.4g}/s over the day" if self.day else ""
-        return f"{self.peak_rps:,.4g} requests/s, Poisson{day}"
+        day = f", {four_digits(self.mean_rps)}/s over the day" if self.day else ""
+        return f"{four_digits(self.peak_rps)} requests/s, Poisson{day}"
 
     @property
     def frames(self) -> Frames | None:
@@ -132,8 +135,10 @@ class CameraDemand:
         return Frames(self.policy, deadline_ns, self.in_order)
 
     def arrivals(self, length_s: float, seed: np.random.SeedSequence) -> Arrivals:
-        frames = max(int(length_s * self.cameras.fps), 1)
-        return Arrivals(*self.cameras.all_arrivals(frames, seed))
+        frames = max(math.ceil(length_s * self.cameras.fps), 1)
+        due_ns, streams = self.cameras.all_arrivals(frames, seed)
+        inside = due_ns < length_s * _NS
+        return Arrivals(due_ns[inside], streams[inside])
 
     def scaled(self, factor: float) -> CameraDemand:
         count = max(round(self.cameras.count * factor), 1)
@@ -148,21 +153,37 @@ class CameraDemand:
 
 @dataclass(frozen=True)
 class Trace:
-    """A recorded day or flight, over and over; its busiest minute is what is planned for."""
+    """A recorded day or flight, over and over; its busiest minute is what is planned for.
+
+    Attributes:
+        times_s: ascending.
+        stretch_s: of the busiest part; all of a trace that is shorter.
+    """
 
     times_s: tuple[float, ...]
     stretch_s: float = 60.0
 
+    def __post_init__(self) -> None:
+        if len(self.times_s) < 2 or self.times_s[-1] <= self.times_s[0]:
+            raise UsageError(
+                f"a trace of {len(self.times_s)} requests at one moment has no rate",
+                hint="Give a trace that goes on for some time.",
+            )
+
     @property
     def rate_rps(self) -> float:
-        first, last = self._busiest()
-        return (last - first) / min(self.stretch_s, max(self.times_s[-1] - self.times_s[0], 1e-9))
+        first, last = self._busiest
+        return (last - first) / self._length_s
+
+    @property
+    def _length_s(self) -> float:
+        return min(self.stretch_s, self.times_s[-1] - self.times_s[0])
 
     @property
     def text(self) -> str:
         return (
-            f"a trace of {len(self.times_s):,} requests, {self.rate_rps:,.4g}/s in its busiest "
-            f"{self.stretch_s:g} s"
+            f"a trace of {len(self.times_s):,} requests, {four_digits(self.rate_rps)}/s in its "
+            f"busiest {self._length_s:g} s"
         )
 
     @property
@@ -171,9 +192,9 @@ class Trace:
 
     def arrivals(self, length_s: float, seed: np.random.SeedSequence) -> Arrivals:
         """The busiest stretch, repeated from a place that the seed chooses."""
-        first, last = self._busiest()
+        first, last = self._busiest
         own = np.array(self.times_s[first:last]) - self.times_s[first]
-        period_s = max(self.stretch_s, float(own[-1]))
+        period_s = self._length_s
         turns = int(np.ceil(length_s / period_s)) + 1
         start_s = float(np.random.default_rng(seed).random()) * period_s
         times = (own + np.arange(turns)[:, None] * period_s).ravel() - start_s
@@ -187,7 +208,9 @@ class Trace:
     def hurried(self, factor: float) -> Trace:
         return self.scaled(factor)
 
+    @cached_property
     def _busiest(self) -> tuple[int, int]:
+        """Places of its first request and behind its last."""
         times = np.array(self.times_s)
         last = np.searchsorted(times, times + self.stretch_s)
         first = int(np.argmax(last - np.arange(len(times))))

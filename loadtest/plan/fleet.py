@@ -90,17 +90,23 @@ class Sized:
 def size(search: Search, usable_rps: float) -> Sized | None:
     """As many as headroom asks while all are up, and enough when ``survive`` have failed.
 
-    ``None`` where the simulation finds no fleet that keeps the objective.
+    ``None`` where no fleet within ``most_replicas`` does, or the simulation finds none.
     """
     question = search.question
     rate_rps = question.demand.rate_rps
     by_headroom = replicas_for(rate_rps, usable_rps, question.headroom)
+    if by_headroom > question.most_replicas:
+        return None
     bare = replicas_for(rate_rps, usable_rps, 0.0)
     by_objective = search.smallest(bare)
     if by_objective is None:
         return None
     replicas = max(by_headroom, by_objective + question.survive)
-    # With more replicas than it was tried with the fleet is taken to be no worse; this one is seen.
-    while not search.at(replicas).holds and replicas < question.most_replicas:
+
+    def holds(count: int) -> bool:
+        return search.at(count).holds and search.at(count - question.survive).holds
+
+    # With more replicas than it was tried with a fleet is taken to be no worse; these are seen.
+    while not holds(replicas) and replicas < question.most_replicas:
         replicas += 1
     return Sized(replicas, by_headroom, by_objective)

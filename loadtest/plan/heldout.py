@@ -61,7 +61,7 @@ def schedule_of(load: OpenLoop, seed: int, length_s: float) -> Arrivals:
     if load.streams is None:
         for times in load.arrivals(rng):
             due.append(times)
-            if times[-1] >= end_ns:
+            if len(times) and times[-1] >= end_ns:
                 break
         return Arrivals(np.concatenate(due))
     for times, numbers in load.streams.frames(rng):
@@ -76,25 +76,34 @@ def measured_of(requests: npt.NDArray[Any], arrivals: Arrivals) -> Measured:
     """Where the kept requests of a window lie in the schedule, and how long they took.
 
     Raises:
-        LoadError: they are not a stretch of it.
+        LoadError: they are not a stretch of it, or none was answered rightly.
     """
+    right = requests[requests["outcome"] == _OK]
+    if len(requests) < 2 or not len(right):
+        raise LoadError(
+            f"the held-out load gave {len(right)} right answers to {len(requests)} requests",
+            hint="Run it again; its log is in the folder.",
+        )
     due_ns = np.sort(requests["due"])
     gaps, wanted = np.diff(arrivals.due_ns), np.diff(due_ns)
-    starts = np.flatnonzero(gaps[: len(gaps) - len(wanted) + 1] == wanted[0])
+    starts = np.flatnonzero(gaps[: max(len(gaps) - len(wanted) + 1, 0)] == wanted[0])
     found = next((s for s in starts if np.array_equal(gaps[s : s + len(wanted)], wanted)), None)
     if found is None:
         raise LoadError(
             "the requests of the held-out load are no stretch of its schedule",
             hint="Run it again; the generator may have fallen behind.",
         )
-    right = requests[requests["outcome"] == _OK]
     return Measured(right["done"] - right["due"], int(found), int(found) + len(due_ns))
 
 
 def predicted(
     server: Server, load: OpenLoop, arrivals: Arrivals, window: Measured, quantile: float, seed: int
 ) -> Range:
-    """The percentile in that window, over ``WINDOWS`` draws of the service times, in ms."""
+    """The percentile in that window, over ``WINDOWS`` draws of the service times, in ms.
+
+    Raises:
+        LoadError: the simulation answers nothing in the window.
+    """
     frames = None
     if load.streams is not None:
         policy: FramePolicy = load.streams.policy
@@ -108,6 +117,11 @@ def predicted(
         own = np.random.SeedSequence((seed, number, 2))
         served = simulate(fleet, arrivals.due_ns, own, streams=arrivals.streams)
         took_ns = (served.done_ns - served.arrived_ns)[inside][served.ok[inside]]
+        if not len(took_ns):
+            raise LoadError(
+                "by the prediction nothing is answered in the held-out window",
+                hint="Plan for a load that the server can carry.",
+            )
         rank = max(math.ceil(quantile * len(took_ns)), 1)
         value_ns = float(np.partition(took_ns, rank - 1)[rank - 1]) + start.delay_ns
         values.append(value_ns / 1e6)

@@ -29,6 +29,7 @@ from loadtest.plan.scenarios import (
 )
 from loadtest.plan.server import Server, Usable, usable_of
 from loadtest.profiles.record import Profile
+from loadtest.rounding import four_digits
 from serving.errors import UsageError
 
 _NS = 1e9
@@ -80,7 +81,7 @@ def option_of(
     assert usable.usable_rps is not None
     sized = size(search, usable.usable_rps)
     if sized is None:
-        most = max(search.tried)
+        most = max(search.tried, default=question.most_replicas)
         return bare.model_copy(
             update={"why": f"no fleet of up to {most} replicas keeps {question.objective.text}"}
         )
@@ -121,7 +122,8 @@ def _impossible(question: Question, server: Server, usable: Usable, wire: Wire |
             )
     if usable.smallest_ms is None:
         return (
-            f"no VALID point of the profile has {question.objective.name}: measure longer windows"
+            f"no point of the profile is VALID, has {question.objective.name} and loses at most "
+            f"{question.most_lost:.2%}: measure longer windows"
         )
     quickest_ms = server.quickest_ms(question.objective.quantile)
     if wire is not None:
@@ -214,10 +216,11 @@ def _answered(
 def _why(sized: Sized, question: Question, usable_rps: float) -> str:
     rate_rps = question.demand.rate_rps
     used = f"at {1 - question.headroom:.0%} use"
-    parts = [
-        f"{rate_rps:,.4g}/s over {usable_rps:,.4g}/s usable of each {used}: {sized.by_headroom}",
-        f"the simulated objective: {sized.by_objective}",
-    ]
+    of_each = (
+        f"{four_digits(rate_rps)}/s over {four_digits(usable_rps)}/s usable of each {used}: "
+        f"{sized.by_headroom}"
+    )
+    parts = [of_each, f"the simulated objective: {sized.by_objective}"]
     if question.survive:
         parts.append(f"and {question.survive} more to survive {question.survive} failed")
     return "; ".join(parts)
@@ -268,7 +271,7 @@ def _crosschecks(
     start = server.starts[0]
     scheduler = server.scheduler
     # Poisson arrivals without a link, which is what the forms are for.
-    plain = replace(predictor, demand=Rate(rate_rps), wire=None, _made={})
+    plain = replace(predictor, demand=Rate(rate_rps), wire=None, _made={}, _shards={})
     own = _mean_ms(plain.predict(replicas))
     service = start.service
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ WINDOWS = 20
 _NS = 1e9
 _MOST_REQUESTS = 200_000
 _WARM_SHARE = 0.25
+_MOST_REPLICAS = 400
+"""A larger fleet is cut into shards of at most so many, each with a balancer of its own."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Predictor:
     length_s: float | None = None
     progress: Callable[[str], None] = lambda _: None
     _made: dict[int, tuple[Arrivals, Times]] = field(default_factory=dict)
+    _shards: dict[int, Predictor] = field(default_factory=dict)
 
     @property
     def window_s(self) -> float:
@@ -93,7 +96,14 @@ class Predictor:
         return max(min(60.0, _MOST_REQUESTS / rate), needed_s)
 
     def predict(self, replicas: int) -> list[Window]:
-        """Raises UsageError for a fleet that cannot be."""
+        """Of a large fleet one shard stands for all: they know nothing of each other.
+
+        Raises:
+            UsageError: such a fleet cannot be.
+        """
+        if replicas > _MOST_REPLICAS:
+            shards = -(-replicas // _MOST_REPLICAS)
+            return self._shard(shards).predict(replicas // shards)
         found = []
         for number in range(self.windows):
             self.progress(
@@ -103,6 +113,12 @@ class Predictor:
             found.append(self._window(number, replicas, arrivals, there_ns))
         return found
 
+    def _shard(self, shards: int) -> Predictor:
+        if shards not in self._shards:
+            demand = self.demand.scaled(1 / shards)
+            self._shards[shards] = replace(self, demand=demand, _made={}, _shards={})
+        return self._shards[shards]
+
     def _arrivals(self, number: int) -> tuple[Arrivals, Times]:
         if number not in self._made:
             length_s = self.window_s * (1 + _WARM_SHARE)
@@ -111,11 +127,14 @@ class Predictor:
             self._made[number] = arrivals, self._sent_over(arrivals, number)
         return self._made[number]
 
+    def _link_seed(self, number: int) -> int:
+        return (self.seed << 8) + number
+
     def _sent_over(self, arrivals: Arrivals, number: int) -> Times:
         """When each request has reached the server."""
         if self.wire is None:
             return arrivals.due_ns
-        return cross(arrivals, arrivals.due_ns, self.wire, number, up=True)
+        return cross(arrivals, arrivals.due_ns, self.wire, self._link_seed(number), up=True)
 
     def _window(self, number: int, replicas: int, arrivals: Arrivals, there_ns: Times) -> Window:
         start = self.server.starts[number % len(self.server.starts)]
@@ -139,7 +158,9 @@ class Predictor:
         streams = None if arrivals.streams is None else arrivals.streams[answered]
         replies = Arrivals(done_ns[answered], streams)
         back_ns = done_ns.copy()
-        back_ns[answered] = cross(replies, replies.due_ns, self.wire, number, up=False)
+        back_ns[answered] = cross(
+            replies, replies.due_ns, self.wire, self._link_seed(number), up=False
+        )
         return back_ns
 
     def _seen(self, arrivals: Arrivals, done_ns: Times, ok: np.ndarray) -> Window:

@@ -90,7 +90,7 @@ def burst_of(predictor: Predictor, question: Question, replicas: int) -> BurstFo
     window_s = max(6 * length_s, 30.0)
     at_s = 0.25 * window_s + length_s
     demand = _Burst(question.demand, factor, length_s, at_s)
-    own = replace(predictor, demand=demand, length_s=window_s, _made={})
+    own = replace(predictor, demand=demand, length_s=window_s, _made={}, _shards={})
     windows = own.predict(replicas)
     start_ns, end_ns = round(at_s * _NS), round((at_s + length_s) * _NS)
     quantile = question.objective.quantile
@@ -137,9 +137,14 @@ def _recovery_s(
 def curve_of(predictor: Predictor, question: Question) -> Iterator[CurvePoint]:
     """One replica, without the link, from little to nearly full."""
     saturated_rps = predictor.server.saturated_rps
-    for utilisation in UTILISATIONS:
-        demand = question.demand.scaled(utilisation * saturated_rps / question.demand.rate_rps)
-        own = replace(predictor, demand=demand, wire=None, _made={})
+    demands = (
+        question.demand.scaled(utilisation * saturated_rps / question.demand.rate_rps)
+        for utilisation in UTILISATIONS
+    )
+    # Whole cameras come in few numbers, and even one may be too much.
+    each = {demand.rate_rps: demand for demand in demands if demand.rate_rps < saturated_rps}
+    for demand in each.values():
+        own = replace(predictor, demand=demand, wire=None, _made={}, _shards={})
         values = [w.percentile_ms(question.objective.quantile) for w in own.predict(1)]
         if max(values) < float("inf"):
             yield CurvePoint(
@@ -149,19 +154,17 @@ def curve_of(predictor: Predictor, question: Question) -> Iterator[CurvePoint]:
             )
 
 
-def fleet_points(question: Question, replicas: int, usable_rps: float) -> Iterator[FleetPoint]:
+def fleet_points(question: Question, by_objective: int, usable_rps: float) -> Iterator[FleetPoint]:
     """How many for less and more of the same demand.
 
-    As the planned fleet was sized: by headroom, and with the replicas that the simulation asked
-    for in proportion to the demand, the spare ones besides.
+    As the planned fleet was sized: by headroom, and with the ``by_objective`` replicas that the
+    simulation asked for in proportion to the demand, the spare ones besides.
     """
-    rate_rps = question.demand.rate_rps
-    each = (replicas - question.survive) / rate_rps
     for factor in DEMANDS:
-        rate = factor * rate_rps
+        rate = factor * question.demand.rate_rps
         by_headroom = replicas_for(rate, usable_rps, question.headroom)
-        by_objective = max(int(np.ceil(each * rate - 1e-9)), 1) + question.survive
-        yield FleetPoint(rate_rps=rate, replicas=max(by_headroom, by_objective))
+        in_proportion = max(int(np.ceil(by_objective * factor - 1e-9)), 1) + question.survive
+        yield FleetPoint(rate_rps=rate, replicas=max(by_headroom, in_proportion))
 
 
 def growth_until_missed(predictor: Predictor, question: Question, replicas: int) -> float | None:
@@ -170,7 +173,7 @@ def growth_until_missed(predictor: Predictor, question: Question, replicas: int)
 
     def holds(factor: float) -> bool:
         scaled = replace(question, demand=question.demand.scaled(factor))
-        own = replace(predictor, demand=scaled.demand, windows=5, _made={})
+        own = replace(predictor, demand=scaled.demand, windows=5, _made={}, _shards={})
         return Search(own, scaled).at(replicas).holds
 
     if not holds(1.0):

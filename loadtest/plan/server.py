@@ -38,13 +38,16 @@ class Server:
     def of(cls, profile: Profile) -> Server:
         """Raises: InfersweepError: the profile has no samples of batches that it would serve."""
         scheduling = scheduling_of(profile.backend, profile.configuration)
+        scheduler = scheduler_of(scheduling)
+        # A lone request waits for company as long as any; that is simulated too.
+        queued_ns = 0 if scheduler.leaving(1) else scheduler.max_queue_delay_ns
         starts = []
         for repeat in profile.repeats:
             measured = ServiceSamples.of(repeat.service_ns)
-            delay_ns = float(np.mean(repeat.alone_ns)) - measured.mean_ns(1)
+            delay_ns = float(np.mean(repeat.alone_ns)) - measured.mean_ns(1) - queued_ns
             service = measured.filled(scheduling.largest)
             starts.append(Start(service, max(round(delay_ns), 0)))
-        return cls(profile, scheduler_of(scheduling), tuple(starts))
+        return cls(profile, scheduler, tuple(starts))
 
     @property
     def saturated_rps(self) -> float:
@@ -93,7 +96,10 @@ class Usable:
 def usable_of(
     points: tuple[SweepPoint, ...], percentile: str, limit_ms: float, most_failed: float
 ) -> Usable:
-    """By the points that are VALID and fail no more than allowed; never between or beyond them."""
+    """By the points that are VALID and fail no more than allowed; never between or beyond them.
+
+    A percentile that is only known to be at least a time limit says nothing.
+    """
     field = percentile.replace(".", "_")
     told = [
         (point.requests_per_s, quantile.value_ms)
@@ -101,6 +107,7 @@ def usable_of(
         if point.verdict == "VALID"
         and point.failed_share <= most_failed
         and (quantile := getattr(point.response_time_ms, field)) is not None
+        and not quantile.at_least
     ]
     within = [rate for rate, value_ms in told if value_ms <= limit_ms]
     return Usable(

@@ -103,7 +103,10 @@ def test_the_badge_is_green_only_where_every_test_was_met(
     verdicts: tuple[str, ...], label: str
 ) -> None:
     own = tuple(made.verification(0.5, 0.0, verdict=verdict) for verdict in verdicts)
-    others = (made.verification(0.5, 0.3, backend="triton"),)
+    others = (
+        made.verification(0.5, 0.3, backend="triton", profile=made.PROFILES["triton"]),
+        made.verification(0.5, 0.3, profile="profiles/another-onnxruntime.json"),
+    )
     plan = made.plan(verifications=own + others)
     assert answer_of(plan).label == label
     assert (answer_of(plan).kind == "winner") == (label == "Predicted and tested")
@@ -177,7 +180,7 @@ def test_measured_points_stand_on_the_curve_with_their_bounds() -> None:
     own = [
         one
         for one in plan.verifications
-        if one.backend == "onnxruntime" and one.percentile == "p99"
+        if one.profile == made.PROFILES["onnxruntime"] and one.percentile == "p99"
     ]
     assert len(own) == 3
     assert list(trace.x) == [100 * one.utilisation for one in own]
@@ -282,14 +285,42 @@ def test_every_test_stands_in_its_table_with_its_reasons() -> None:
     assert tests.count("unknown") == sum(one.drift is None for one in plan.verifications)
 
 
-def test_two_options_of_one_backend_are_told_apart() -> None:
+def test_two_options_of_one_backend_are_told_apart_and_so_are_their_tests() -> None:
     other = made.onnxruntime(profile="profiles/nx.json", replicas=3)
-    plan = made.plan(options=(made.onnxruntime(), other))
-    assert len(set(labels_of(plan))) == 2
+    tests = (
+        made.verification(0.5, 0.05),
+        made.verification(0.5, 0.02, profile=other.profile),
+    )
+    plan = made.plan(options=(made.onnxruntime(), other), chosen=other.profile, verifications=tests)
+    labels = labels_of(plan)
+    assert len(set(labels)) == 2
     page = render(plan)
     assert page.count(">chosen<") == 1
+    headings = re.findall(r'<th scope="row".*?</th>', section(page, "options"), re.S)
+    assert [">chosen<" in heading for heading in headings[:2]] == [False, True]
+    assert told_of_tests(plan).startswith(f"{labels[1]} was tested on the real server: 1 of 1 ")
     names = {trace.name for trace in fleet_figure(plan).data if trace.name}
-    assert names == set(labels_of(plan))
+    assert names == set(labels)
+    measured = [trace for trace in curve_figure(plan).data if (trace.name or "").endswith("ured")]
+    assert [trace.name for trace in measured] == [f"{label}, measured" for label in labels]
+    assert len({trace.marker.color for trace in measured}) == 2
+    rows = text_of(section(page, "tests"))
+    for label in labels:
+        assert label in rows
+        assert escape(label) in markdown(plan)
+    assert "…" not in printed(verification_table(tests))
+
+
+def test_a_burst_in_which_nothing_was_answered_has_no_point_and_says_so() -> None:
+    burst = made.triton().burst
+    assert burst is not None
+    silent = made.triton(burst=burst.model_copy(update={"response_ms": None}))
+    plan = made.plan(options=(silent,))
+    assert silent.failure is not None
+    assert silent.failure.response_ms is None
+    assert "nothing answered" in text_of(section(render(plan), "failures"))
+    trace = trace_of(stress_figure(plan), "triton")
+    assert [STATES[round(x)] for x in trace.x] == ["as planned"]
 
 
 def test_a_plan_of_plain_requests_speaks_of_no_camera() -> None:
