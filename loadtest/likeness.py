@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from loadtest.links.load import FACT as LINK
 from loadtest.results import BackendRecord, Manifest
 from serving.backends import remote
 from serving.backends.registry import resolve
@@ -11,9 +12,12 @@ from serving.backends.registry import resolve
 Conditions = Mapping[str, str]
 """A condition's name to its value, in words."""
 
-_FREE = frozenset({"model", "backends", "levels", "repeats", "seed", "slo_ms", "rank_unlike"})
-"""Settings that may differ: what is tested, which points there are, and chance."""
-_WIRE = ("protocol", "encoding", "compression", "connections", "call_style")
+_FREE = frozenset(
+    {"model", "backends", "levels", "repeats", "seed", "slo_ms", "rank_unlike", "link"}
+)
+"""Settings that may differ: what is tested, which points there are, and chance. What a link does
+is told by the wire, whatever its file is called."""
+_WIRE = ("protocol", "encoding", "compression", "connections", "call_style", "link")
 _OF_BACKEND = ("provider", "onnxruntime backend")
 _GIB = 2**30
 
@@ -85,6 +89,7 @@ def _served(label: str, records: Mapping[str, BackendRecord]) -> Conditions:
     return {
         "CPU share": "the run's" if mine else "unknown",
         "precision": "the model's" if mine else "unknown",
+        "link": facts.get(LINK, "none"),
         **{name: facts[name] for name in ("provider",) if name in facts},
     }
 

@@ -10,8 +10,11 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from loadtest.links.crossing import require_in_time
+from loadtest.links.profile import link_profile
+from loadtest.links.told import record_of, text_of
 from loadtest.prepare import payloads_from
-from loadtest.results import Machine, Manifest, Settings, Wire
+from loadtest.results import LinkRecord, Machine, Manifest, Settings, Wire
 from serving.host import cpu_budget, cpu_model, gpus, memory_bytes
 from serving.models.repository import Model
 from serving.models.samples import samples_for
@@ -44,11 +47,13 @@ def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
 
     Raises:
         ModelError: the model is a variant whose accuracy was measured on another file.
+        UsageError: the link does not exist, or is too slow for one request within the timeout.
     """
     checksum = model.sha256()
     sample = samples_for(model)[0]
     rows = Reference((sample,) * settings.batch_size, ({},) * settings.batch_size)
     payload = payloads_from(model, rows, encoding=settings.encoding, rows=settings.batch_size)[0]
+    link = _link(settings, len(payload.body))
     return Manifest(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         command=command,
@@ -60,8 +65,17 @@ def describe_run(model: Model, settings: Settings, command: str) -> Manifest:
         model_version=model.version,
         model_sha256=checksum,
         variant=_variant(model, checksum),
-        wire=describe_wire(settings, len(payload.body)),
+        wire=describe_wire(settings, len(payload.body), link),
+        link=link,
     )
+
+
+def _link(settings: Settings, request_bytes: int) -> LinkRecord | None:
+    if settings.link is None:
+        return None
+    profile = link_profile(settings.link)
+    require_in_time(profile, request_bytes, settings.timeout_s)
+    return record_of(profile, each_connection=settings.link_per_connection)
 
 
 def _variant(model: Model, checksum: str) -> VariantRecord | None:
@@ -77,7 +91,7 @@ def _caller(settings: Settings) -> str:
     return f"{settings.engine} engine"
 
 
-def describe_wire(settings: Settings, request_bytes: int) -> Wire:
+def describe_wire(settings: Settings, request_bytes: int, link: LinkRecord | None = None) -> Wire:
     """How requests of these settings travel, in words."""
     grpc = settings.encoding == "grpc"
     encoding = {"binary": "binary tensors", "json": "JSON", "grpc": "raw tensors"}
@@ -87,6 +101,7 @@ def describe_wire(settings: Settings, request_bytes: int) -> Wire:
         encoding=encoding[settings.encoding] + carried,
         connections="one per request in flight, kept alive",
         call_style=f"prepared bytes, {_caller(settings)}",
+        link=text_of(link),
         request_bytes=0 if settings.shared_memory else request_bytes,
     )
 

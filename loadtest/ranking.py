@@ -83,6 +83,7 @@ def _best_point(backend: BackendSummary) -> Rank | None:
         return None
     best = max(valid, key=lambda point: point.inferences_per_s)
     planned = sum(best.outcomes.values())
+    wanted = planned - best.outcomes.get("dropped", 0)
     return Rank(
         backend=backend.label,
         level=best.level,
@@ -90,7 +91,7 @@ def _best_point(backend: BackendSummary) -> Rank | None:
         inferences_per_s_range=best.inferences_per_s_range,
         repeats=best.inferences_per_s_repeats,
         p99_ms=best.response_time_ms.p99.value_ms if best.response_time_ms.p99 else None,
-        failed_share=1 - best.outcomes.get("ok", 0) / planned if planned else None,
+        failed_share=(wanted - best.outcomes.get("ok", 0)) / planned if planned else None,
     )
 
 

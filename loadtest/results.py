@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
+from loadtest.delivered import FramesRecord
 from loadtest.explained import Breakdown, Heatmap, ServerTimings, Spectrum, Start
 from loadtest.record import Record
 from loadtest.resources.record import ResourceUse
@@ -23,9 +24,13 @@ OUTCOMES = (
     "connection_error",
     "unfinished",
     "not_sent",
+    "dropped",
 )
 """Every request that was due ends in exactly one of these. ``not_sent``: every connection that the
-generator may open was busy; the counts of the others add up to the number sent."""
+generator may open was busy, or a stream never came to it. ``dropped``: a frame that its camera gave
+up by its policy. The counts of the others add up to the number sent."""
+
+NEVER_SENT = ("not_sent", "dropped")
 
 GIVEN_UP = ("timeout", "unfinished")
 IN_PERCENTILES = ("ok", *GIVEN_UP)
@@ -68,6 +73,12 @@ class Settings(Record):
     shared_memory: bool = Field(default=False, description="inputs through system shared memory")
     headers: tuple[str, ...] = Field(default=(), description="names only; values may be secrets")
     connections: int = Field(default=1024, description="most that one generator opens")
+    link: str | None = Field(
+        default=None, description="profile or file of the link that requests cross; null for none"
+    )
+    link_per_connection: bool = Field(
+        default=False, description="each connection has a link of its own; else all share one"
+    )
     processes: int = Field(default=1, description="generator processes")
     until_confident: float | None = Field(
         default=None, description="lengthen a window until p99 is known within this share"
@@ -80,6 +91,7 @@ class Settings(Record):
     keep_requests: bool = Field(
         default=False, description="keep every request of every window, not histograms alone"
     )
+    setting: dict[str, str] = Field(default={}, description="knobs that were turned on the server")
     rank_unlike: bool = Field(
         default=False, description="rank backends that do not serve under equal conditions"
     )
@@ -104,7 +116,24 @@ class Wire(Record):
     compression: str = "none"
     connections: str = "one per user, kept alive"
     call_style: str = "prepared bytes, native engine"
+    link: str = Field(default="none", description="what a link adds to loopback, in words")
     request_bytes: int = 0
+
+
+class LinkRecord(Record):
+    """The link of a run as it was relayed; ``docs/links.md`` says what each value does."""
+
+    name: str
+    one_way_delay_ms: float
+    jitter_ms: float
+    loss_share: float
+    stall_ms: float | None = Field(description="null where it follows from the round trip")
+    uplink_bps: float
+    downlink_bps: float
+    outages: str
+    each_connection: bool
+    sources: dict[str, str] = Field(description="value to where it is from, or 'assumption'")
+    facts: dict[str, str] = Field(description="the values in words, each with its source")
 
 
 class Manifest(Record):
@@ -124,6 +153,7 @@ class Manifest(Record):
         default=None, description="what the model loses against its parent, where it has one"
     )
     wire: Wire
+    link: LinkRecord | None = Field(default=None, description="null where requests cross none")
 
 
 class Parity(Record):
@@ -204,6 +234,9 @@ class Trial(Record):
         default=0.0, description="how far the start may differ between generators"
     )
     cut: str | None = Field(default=None, description="why the window was ended early, if it was")
+    frames: FramesRecord | None = Field(
+        default=None, description="of the streams of an open loop; null without streams"
+    )
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -211,15 +244,21 @@ class Trial(Record):
     @field_validator("outcomes")
     @classmethod
     def _counts_all_outcomes(cls, counts: dict[str, int]) -> dict[str, int]:
-        """Whoever reads a trial may ask for each of them."""
-        missing = [name for name in OUTCOMES if name not in counts]
+        """Whoever reads a trial may ask for each of them; older results drop no frames."""
+        known = {**counts, "dropped": counts.get("dropped", 0)}
+        missing = [name for name in OUTCOMES if name not in known]
         if missing:
             raise ValueError(f"outcomes lack {', '.join(missing)}")
-        return counts
+        return known
 
     @property
     def sent(self) -> int:
-        return self.planned - self.outcomes["not_sent"]
+        return self.planned - sum(self.outcomes[name] for name in NEVER_SENT)
+
+    @property
+    def failed(self) -> int:
+        """Without a right answer, but for frames that were dropped on purpose."""
+        return self.planned - self.outcomes["ok"] - self.outcomes["dropped"]
 
 
 class Quantile(Record):
@@ -283,6 +322,9 @@ class Point(Record):
     )
     resources: ResourceUse | None = Field(
         default=None, description="of the repeat with the median rate, the lower one of two"
+    )
+    frames: FramesRecord | None = Field(
+        default=None, description="of all repeats shown; null without streams"
     )
     verdict: Verdict
     reasons: tuple[str, ...] = ()
@@ -369,6 +411,7 @@ class Histograms(Record):
     """Latencies of one trial in nanoseconds, per one-second window since the window's start.
 
     ``lateness`` is sent minus due, ``first_byte`` first byte minus sent, both of the whole trial.
+    ``ages`` are of the delivered frames of each stream, from due to done, of the whole trial.
     """
 
     trial: str
@@ -376,3 +419,4 @@ class Histograms(Record):
     service_time: tuple[Window, ...]
     lateness: str
     first_byte: str
+    ages: tuple[str, ...] = ()

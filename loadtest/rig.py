@@ -5,19 +5,22 @@ Whoever measures (a sweep, a search) asks a rig for a ready server and hands it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from loadtest.calibration import floor_for
 from loadtest.coldstart import ColdStarts
 from loadtest.folder import ResultsFolder, file_name
+from loadtest.links.bound import unless_link_bound
+from loadtest.links.crossing import through
+from loadtest.links.load import link_fact, load_link
+from loadtest.links.running import RunningLink
 from loadtest.live import LoadLabels
-from loadtest.payload import Payload, write_payloads
-from loadtest.prepare import encode_ns, payloads_from
+from loadtest.payload import write_payloads
+from loadtest.questions import Questions, questions_of
 from loadtest.resources.sampler import ANOTHER_HOST, Sampler
 from loadtest.results import BackendRecord, Parity, Settings, Trial
 from loadtest.runner import Fleet
@@ -31,7 +34,7 @@ from serving.backends.registry import resolve
 from serving.deployment import Placement, Server, plan_launch, running
 from serving.errors import InfersweepError
 from serving.models.repository import Model
-from serving.parity import Reference, check_parity, reference_for
+from serving.parity import check_parity
 from serving.readiness import OPEN, Access, reach_every_worker
 
 WORKERS_DEADLINE_S = 60.0
@@ -60,12 +63,14 @@ class Arm:
         name: what trials, records and pages call it; the backend's label where nothing is set.
         backend: a label such as ``fastapi:torch``.
         setting: knobs of ``serving.knobs`` and their values.
+        link: profile or file of the link that the load crosses, ``None`` for none.
     """
 
     name: str
     backend: str
     model: Model
     setting: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    link: str | None = None
 
     @property
     def answers(self) -> bool:
@@ -75,28 +80,25 @@ class Arm:
 
 @dataclass(frozen=True)
 class Ready:
-    """A server that may be loaded, and the folder with its prepared requests."""
+    """A server that may be loaded, and the folder with its prepared requests.
+
+    Attributes:
+        link: what the load crosses on its way; all else reaches the server directly.
+    """
 
     arm: Arm
     server: Server
     payloads: Path
+    link: RunningLink | None = None
 
+    def address_for(self, encoding: str) -> str:
+        """Where the load of ``encoding`` goes.
 
-@dataclass(frozen=True)
-class _Questions:
-    """What one model is asked, what it must answer, and what asking costs by itself.
-
-    Attributes:
-        first: what a fresh server is asked, over HTTP whatever the run's own wire is.
-        encode_ns: to encode one request, which is done beforehand.
-        floor_ms: what one user's request takes on the null server, ``None`` where unknown.
-    """
-
-    reference: Reference
-    payloads: Sequence[Payload]
-    first: Payload
-    encode_ns: float
-    floor_ms: float | None
+        Raises:
+            ServerError: the server does not speak that.
+        """
+        url = self.server.address_for(encoding)
+        return through(url, self.link.address) if self.link else url
 
 
 @dataclass
@@ -118,12 +120,12 @@ class Rig:
     ceiling_rps: float | None = None
     access: Access = OPEN
     records: dict[str, BackendRecord] = field(default_factory=dict)
-    _questions: dict[str, _Questions] = field(default_factory=dict)
+    _questions: dict[str, Questions] = field(default_factory=dict)
     _starts: ColdStarts = field(default_factory=ColdStarts)
 
     def arm(self, label: str) -> Arm:
-        """The rig's model on a backend, with nothing set."""
-        return Arm(label, label, self.model)
+        """The rig's model on a backend, in the run's own setting and over its link."""
+        return Arm(label, label, self.model, self.settings.setting, self.settings.link)
 
     def open(self) -> None:
         """Read what an earlier command left, and prepare the requests.
@@ -140,18 +142,10 @@ class Rig:
         self._starts = ColdStarts(self.folder.read_starts())
         self._asked(self.model)
 
-    def _asked(self, model: Model) -> _Questions:
+    def _asked(self, model: Model) -> Questions:
         if model.name not in self._questions:
             self.listener.stage(f"asking the reference session of {model.name}")
-            settings, reference = self.settings, reference_for(model)
-            encoding, rows = settings.encoding, settings.batch_size
-            self._questions[model.name] = _Questions(
-                reference,
-                payloads_from(model, reference, encoding=encoding, rows=rows),
-                payloads_from(model, reference)[0],
-                encode_ns(model, reference, encoding=encoding, rows=rows),
-                floor_for(model, settings, self.fleet),
-            )
+            self._questions[model.name] = questions_of(model, self.settings, self.fleet)
         return self._questions[model.name]
 
     def measure_idle(self, sampler: Sampler) -> None:
@@ -199,8 +193,18 @@ class Rig:
                 yield None
                 return
             self._reach_workers(arm, server)
-            with self._prepared(arm, server) as payloads, _sampled(sampler, arm.name, server):
-                yield Ready(arm, server, payloads)
+            with (
+                self._prepared(arm, server) as payloads,
+                self._linked(arm, server) as link,
+                _sampled(sampler, arm.name, server),
+            ):
+                yield Ready(arm, server, payloads, link)
+
+    def _linked(self, arm: Arm, server: Server) -> AbstractContextManager[RunningLink | None]:
+        url = server.address_for(self.settings.encoding)
+        log = self.folder.logs / f"{file_name(arm.name)}.link.log"
+        done = sum(trial.backend == arm.name for trial in self.folder.read_trials())
+        return load_link(arm.link, url, self.settings, log, start=done)
 
     def _keep_start(self, arm: Arm, server: Server) -> None:
         """How long this server took to its first right answer."""
@@ -250,7 +254,7 @@ class Rig:
         """
         settings, server = settings or self.settings, ready.server
         spec = TrialSpec(
-            url=server.address_for(settings.encoding),
+            url=ready.address_for(settings.encoding),
             model=server.model.name,
             payloads=ready.payloads,
             driver=settings.driver,
@@ -270,7 +274,11 @@ class Rig:
             until_confident=settings.until_confident,
             limit_s=settings.limit_s,
             slo_ns=settings.slo_ns,
-            timings=source_of(server.launch, server.model.name),
+            timings=source_of(
+                server.launch,
+                server.model.name,
+                [step.name for step in server.model.steps],
+            ),
             records=self.folder.new_requests() if settings.keep_requests else None,
         )
         return self._with_boards(spec, ready.arm.name)
@@ -319,6 +327,8 @@ class Rig:
             floor_ms=self._asked(ready.arm.model).floor_ms,
             encode_ns=self._asked(ready.arm.model).encode_ns,
         )
+        if ready.link is not None:
+            trial = unless_link_bound(trial, ready.link, self.fleet.cpu_count)
         trial = with_resources(trial, sampler)
         if self.settings.keep_requests:
             self.folder.keep_requests(trial)
@@ -344,7 +354,7 @@ class Rig:
         failed = parity is not None and not parity.passed
         record = BackendRecord(
             label=arm.name,
-            facts=dict(server.launch.facts),
+            facts={**server.launch.facts, **link_fact(arm.link, self.settings)},
             warnings=server.launch.warnings,
             parity=parity,
             start_s=server.start_s,

@@ -12,6 +12,8 @@ from loadtest.cli.options import (
     DEFAULT_BACKENDS,
     DEFAULT_REPOSITORY,
     ClientCpusOption,
+    LinkOption,
+    LinkPerConnectionOption,
     MetricsPortOption,
     ModelOption,
     OutOption,
@@ -21,6 +23,7 @@ from loadtest.cli.options import (
     TimeoutOption,
     parse_backends,
     parse_counts,
+    parse_link,
     parse_slo,
     require_positive,
     split_of,
@@ -42,6 +45,7 @@ EXAMPLES = (
     "Examples: `infersweep compare --model image_classifier` · "
     "`infersweep compare --objective 'p99<=50ms' --quick` · "
     "`infersweep compare --model face_detector --backends triton,onnxruntime --quick --out X` · "
+    "`infersweep compare --backends onnxruntime,fastapi --link lte` · "
     "`infersweep compare --backends onnxruntime,remote:http://127.0.0.1:8000`"
 )
 QUICK_CONCURRENCY, CONCURRENCY = "1,4", "1,2,4,8"
@@ -73,6 +77,8 @@ def run(
     seed: Annotated[int, typer.Option(help="order of trials and of inputs")] = 1,
     server_cpus: ServerCpusOption = None,
     client_cpus: ClientCpusOption = None,
+    link: LinkOption = None,
+    link_per_connection: LinkPerConnectionOption = False,
     out: OutOption = None,
     quick: Annotated[
         bool,
@@ -92,6 +98,7 @@ def run(
     found = find_model(model, repository)
     labels = parse_backends(backends)
     split = split_of(server_cpus, client_cpus)
+    crossed = parse_link(link, labels, per_connection=link_per_connection)
     if objective or max_errors:
         if concurrency or slo:
             raise UsageError(
@@ -108,6 +115,8 @@ def run(
             seed=seed,
             split=split,
             rank_unlike=rank_unlike,
+            link=crossed,
+            link_per_connection=link_per_connection,
         )
     else:
         levels = concurrency or (QUICK_CONCURRENCY if quick else CONCURRENCY)
@@ -123,6 +132,8 @@ def run(
             seed=seed,
             slo_ms=parse_slo(slo),
             rank_unlike=rank_unlike,
+            link=crossed,
+            link_per_connection=link_per_connection,
             server_cpus=split.server,
             client_cpus=split.client,
         )

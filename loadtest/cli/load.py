@@ -14,6 +14,8 @@ from loadtest.cli.measure import Run, measure
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
     ClientCpusOption,
+    LinkOption,
+    LinkPerConnectionOption,
     MetricsPortOption,
     ModelOption,
     RepositoryOption,
@@ -22,6 +24,7 @@ from loadtest.cli.options import (
     parse_address,
     parse_headers,
     parse_levels,
+    parse_link,
     parse_parameters,
     parse_share,
     parse_slo,
@@ -46,6 +49,7 @@ MASTER_PORT = 5557
 EXAMPLES = (
     "Examples: `infersweep load --url http://127.0.0.1:8000 --model image_classifier` · "
     "`infersweep load --backend onnxruntime --scenario server --levels 50,100` · "
+    "`infersweep load --backend onnxruntime --scenario server --levels 20 --link lte` · "
     "`infersweep load --url grpc://edge-1:8001 --scenario bursty -p burstiness=8 --levels 40` · "
     "`infersweep load --url http://edge-1:8000 --master 0.0.0.0 --expect-workers 2` and, on two "
     "other hosts, `infersweep load --worker MASTER`"
@@ -86,6 +90,8 @@ def run(
         list[str] | None, typer.Option("--header", "-H", help="'Name: value' on every request")
     ] = None,
     ca_file: Annotated[Path | None, typer.Option(help="certificates to trust for TLS")] = None,
+    link: LinkOption = None,
+    link_per_connection: LinkPerConnectionOption = False,
     connections: Annotated[int, typer.Option(help="most that a generator opens", min=1)] = 1024,
     engine: Annotated[str | None, typer.Option(help="native or python [by address]")] = None,
     driver: Annotated[
@@ -136,6 +142,8 @@ def run(
         shared_memory=shared_memory,
         headers=tuple(access.headers),
         connections=connections,
+        link=parse_link(link, (label,), per_connection=link_per_connection),
+        link_per_connection=link_per_connection,
         processes=fleet.count,
         until_confident=parse_share(until_confident, "--until-confident"),
         limit_s=require_positive(limit, "--limit"),
@@ -143,6 +151,10 @@ def run(
         client_cpus=split.client,
     )
     _require_possible(settings)
+    if settings.link and fleet.remote_workers:
+        raise UsageError(
+            "a link is on this host, and so must its generators be", hint="Leave --master out."
+        )
     if url is not None:
         check_server(url, found, access)
     usable = cpu_budget().usable
@@ -214,6 +226,8 @@ def _require_possible(settings: Settings) -> None:
             "LoadGen drives one process over HTTP",
             hint="Leave --processes, --master and gRPC out, or --driver.",
         )
+    if settings.shared_memory and settings.link:
+        raise UsageError("shared memory crosses no link", hint="Leave one of them out.")
     if settings.shared_memory and settings.encoding != "binary":
         raise UsageError(
             f"shared memory does not go with {settings.encoding}", hint="Leave one of them out."

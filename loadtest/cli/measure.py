@@ -132,7 +132,7 @@ def prepare(console: Console, run: Run) -> tuple[ResultsFolder, float | None]:
         build()
     ensure_built(run.model, console.print)
     fetch_needed(settings.backends, console.print)
-    folder = ResultsFolder(run.out or _default_folder(run.model.name))
+    folder = ResultsFolder(run.out or default_folder(run.model.name))
     _open(folder, run, console)
     # Everything this process does from here on happens on the client's side.
     os.sched_setaffinity(0, settings.client_cpus)
@@ -160,7 +160,8 @@ def _require_an_answer(summary: Summary, page: Path) -> None:
     raise LoadError(f"no point of this run is VALID: {first}", hint=f"The rest is in {page}.")
 
 
-def _default_folder(model: str) -> Path:
+def default_folder(model: str) -> Path:
+    """Where the results of a run go that names no place."""
     return Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-{model}"
 
 
@@ -176,9 +177,10 @@ def _open(folder: ResultsFolder, run: Run, console: Console) -> None:
         folder.write_manifest(manifest)
         return
     known = folder.read_manifest()
-    if known.settings != run.settings or known.model_sha256 != manifest.model_sha256:
+    unlike = known.model_sha256 != manifest.model_sha256 or known.link != manifest.link
+    if known.settings != run.settings or unlike:
         raise ResultsError(
-            f"{folder.path} was measured with other settings or another model file",
+            f"{folder.path} was measured with other settings, another model file or another link",
             hint=f"Repeat its own command ({known.command}) or choose another --out.",
         )
     console.print(f"Resuming {folder.path}", highlight=False)

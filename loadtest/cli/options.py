@@ -12,6 +12,9 @@ from typing import Annotated
 
 import typer
 
+from loadtest.links.crossing import server_of
+from loadtest.links.profile import NAMED, link_profile
+from serving.backends import remote
 from serving.backends.registry import resolve
 from serving.errors import UsageError
 from serving.host import CpuSplit, cpu_budget, parse_cpus, split_cpus
@@ -34,6 +37,17 @@ ClientCpusOption = Annotated[str | None, typer.Option(help="such as 3 [default: 
 OutOption = Annotated[
     Path | None, typer.Option(help="results folder; an unfinished run there is resumed")
 ]
+LinkOption = Annotated[
+    str | None,
+    typer.Option(help=f"send the load over one of {', '.join(NAMED)}, or a TOML or JSON file"),
+]
+LinkPerConnectionOption = Annotated[
+    bool,
+    typer.Option(
+        "--link-per-connection",
+        help="each connection has a link of its own, as cameras with a modem each do",
+    ),
+]
 DEFAULT_REPOSITORY = DEFAULT_ROOT
 DEFAULT_BACKENDS = "triton,onnxruntime,fastapi"
 
@@ -52,6 +66,26 @@ def parse_backends(text: str) -> tuple[str, ...]:
     for label in labels:
         resolve(label)
     return labels
+
+
+def parse_link(text: str | None, labels: Sequence[str], *, per_connection: bool) -> str | None:
+    """The link itself, if there is such a one and the load of these backends can cross it.
+
+    Raises:
+        UsageError: it cannot be, or a backend cannot be reached through a relay.
+    """
+    if text is None:
+        if per_connection:
+            raise UsageError(
+                "--link-per-connection has no link", hint=f"Add --link {next(iter(NAMED))}."
+            )
+        return None
+    link_profile(text)
+    for label in labels:
+        backend, address = resolve(label)
+        if backend is remote.BACKEND:
+            server_of(address)
+    return text
 
 
 def parse_counts(text: str, option: str) -> tuple[int, ...]:
@@ -147,8 +181,15 @@ def parse_slo(text: str | None) -> float | None:
     Raises:
         UsageError: it is no time above 0 with a unit.
     """
-    if text is None:
-        return None
+    return None if text is None else parse_time_ms(text, "--slo")
+
+
+def parse_time_ms(text: str, option: str) -> float:
+    """The same of an option that is given.
+
+    Raises:
+        UsageError: it is no time above 0 with a unit.
+    """
     number = text.strip().rstrip("mus")
     unit = text.strip().removeprefix(number)
     try:
@@ -156,8 +197,15 @@ def parse_slo(text: str | None) -> float | None:
     except (ValueError, KeyError):
         found = 0.0
     if not 0 < found < math.inf:
-        raise UsageError(f"--slo {text!r} is no time", hint="Write for example 50ms or 0.2s.")
+        raise UsageError(f"{option} {text!r} is no time", hint="Write for example 50ms or 0.2s.")
     return found
+
+
+def one_of(text: str, words: Sequence[str], option: str) -> str:
+    """Raises UsageError when ``text`` is none of ``words``."""
+    if text in words:
+        return text
+    raise UsageError(f"{option} is {text!r}", hint=f"Choose {', '.join(words)}.")
 
 
 def parse_address(text: str, default_port: int) -> tuple[str, int]:

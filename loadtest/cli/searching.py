@@ -65,6 +65,8 @@ def search_settings(
     seed: int,
     split: CpuSplit,
     rank_unlike: bool = False,
+    link: str | None = None,
+    link_per_connection: bool = False,
 ) -> Settings:
     """Settings of searches with Poisson arrivals on every one of ``labels``.
 
@@ -89,6 +91,8 @@ def search_settings(
         slo_ms=objectives.percentiles[0].limit_ns / 1e6,
         objectives=objectives.texts,
         rank_unlike=rank_unlike,
+        link=link,
+        link_per_connection=link_per_connection,
         server_cpus=split.server,
         client_cpus=split.client,
     )

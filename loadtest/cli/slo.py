@@ -11,6 +11,8 @@ from loadtest.cli.measure import local_run, measure
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
     ClientCpusOption,
+    LinkOption,
+    LinkPerConnectionOption,
     MetricsPortOption,
     ModelOption,
     OutOption,
@@ -18,6 +20,7 @@ from loadtest.cli.options import (
     ServerCpusOption,
     TimeoutOption,
     parse_backends,
+    parse_link,
     split_of,
 )
 from loadtest.cli.searching import (
@@ -52,6 +55,8 @@ def run(
     seed: Annotated[int, typer.Option(help="schedules and order of inputs")] = 1,
     server_cpus: ServerCpusOption = None,
     client_cpus: ClientCpusOption = None,
+    link: LinkOption = None,
+    link_per_connection: LinkPerConnectionOption = False,
     out: OutOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="windows of 3 to 20 s")] = False,
     metrics_port: MetricsPortOption = None,
@@ -79,5 +84,7 @@ def run(
         timeout_s=timeout,
         seed=seed,
         split=split,
+        link=parse_link(link, labels, per_connection=link_per_connection),
+        link_per_connection=link_per_connection,
     )
     return measure(Console(), local_run(found, settings, out, metrics_port))

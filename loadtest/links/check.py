@@ -152,8 +152,8 @@ def check(link: str, *, seed: int = 0) -> tuple[Comparison, ...]:
     profile = link_profile(link)
     with tempfile.TemporaryDirectory(prefix="infersweep-") as name, Peer() as peer:
         log = Path(name) / "relay.log"
-        with running_link(link, peer.address, log=log, seed=seed) as address:
-            return compare(profile, measure(profile, address, pings=pings_for(profile)))
+        with running_link(link, peer.address, log=log, seed=seed) as relay:
+            return compare(profile, measure(profile, relay.address, pings=pings_for(profile)))
 
 
 def over(link: str, address: str) -> tuple[Comparison, ...]:

@@ -155,6 +155,11 @@ class Link:
         )
 
 
+def link_of_connection(link: Link, number: int) -> Link:
+    """One like it with a seed of its own: a device with its own modem."""
+    return Link(link.profile, random.Random(f"{link.seed}/{number}").getrandbits(63))
+
+
 def arrivals_ns(direction: Direction, messages: Iterable[tuple[int, int]]) -> Iterator[int]:
     """When messages of (sent at ns, bytes), in the order of sending, arrive; a connection each."""
     for sent_ns, size_bytes in messages:

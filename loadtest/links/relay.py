@@ -1,7 +1,7 @@
 """A link in user space: a TCP relay that hands bytes over when the model says that they arrive.
 
-It needs no root. All its connections share one link, so one process is one link. A connection opens
-after the round trip of its handshake; a reset crosses at once.
+It needs no root. All its connections share one link, or each has a link of its own. A connection
+opens after the round trip of its handshake; a reset crosses at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ import socket
 import struct
 import sys
 import time
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
 
 import uvloop
 
-from loadtest.links.model import SEGMENT_BYTES, Direction, Flow, Link
+from loadtest.links.model import SEGMENT_BYTES, Direction, Flow, Link, link_of_connection
 from loadtest.links.profile import link_profile
+from loadtest.links.usage import INTERVAL_S, append_reading
 from serving.errors import InfersweepError, MachineError, UsageError
 from serving.timerfd import TimerFd
 
@@ -30,6 +34,7 @@ _CHUNK_S = 0.002
 _MOST_BYTES = 65536
 _FEWEST_CHUNKS = 256
 _FIRST_LEAD_NS, _LEAD_STEP_NS, _MOST_LEAD_NS = 80_000, 2_000, 200_000
+_PROBE_S = 1.0
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -81,6 +86,15 @@ class Agenda:
     def close(self) -> None:
         self._loop.remove_reader(self._timer.fd)
         self._timer.close()
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """A link and, for each way, who of its connections may wait for room at the bottleneck."""
+
+    link: Link
+    uplink_room: asyncio.Lock = field(default_factory=asyncio.Lock)
+    downlink_room: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class _Way:
@@ -136,15 +150,20 @@ class _Way:
 
 
 class Relay:
-    """From a listening socket over ``link`` to the address of a server."""
+    """From a listening socket over ``link`` to the address of a server.
 
-    def __init__(self, link: Link, server: tuple[str, int]) -> None:
+    ``each_connection``: over a link like it that is the connection's own.
+    """
+
+    def __init__(
+        self, link: Link, server: tuple[str, int], *, each_connection: bool = False
+    ) -> None:
         profile = link.profile
         self.longest_way_s = (profile.round_trip_ms + profile.timeout_stall_ms) / 1e3
-        self._link = link
+        self._shared = _Carrier(link)
+        self._each_connection = each_connection
+        self._numbers = count()
         self._server = server
-        self._uplink_room = asyncio.Lock()
-        self._downlink_room = asyncio.Lock()
         self._agenda = Agenda()
         self._started_ns = time.monotonic_ns()
         self._connections: set[asyncio.Task[None]] = set()
@@ -198,12 +217,19 @@ class Relay:
                         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
 
+    def _carrier(self) -> _Carrier:
+        """Of the next connection."""
+        if not self._each_connection:
+            return self._shared
+        return _Carrier(link_of_connection(self._shared.link, next(self._numbers)))
+
     async def _carry(self, client: socket.socket, server: socket.socket) -> bool:
         """Whether both sides ended the connection in good order."""
-        link = self._link
+        carrier = self._carrier()
+        link = carrier.link
         rates_bps = link.profile.uplink_bps, link.profile.downlink_bps
-        up = _Way(self, link.uplink, self._uplink_room, rates_bps[0], client, server)
-        down = _Way(self, link.downlink, self._downlink_room, rates_bps[1], server, client)
+        up = _Way(self, link.uplink, carrier.uplink_room, rates_bps[0], client, server)
+        down = _Way(self, link.downlink, carrier.downlink_room, rates_bps[1], server, client)
         asked_ns = link.uplink.carry(up.flow, self.now_ns(), 0)
         opened_ns = link.downlink.carry(down.flow, asked_ns, 0)
         try:
@@ -259,7 +285,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` as an address.
+    """``HOST:PORT`` as the address that takes a connection; the first where none does.
 
     Raises:
         UsageError: it is none, or the host has no address.
@@ -271,18 +297,33 @@ def address(text: str) -> tuple[str, int]:
         raise UsageError(
             f"{text!r} is no address of a server: {error}", hint="Give HOST:PORT."
         ) from None
-    where = found[0][4]
-    return str(where[0]), int(where[1])
+    places = [(str(entry[4][0]), int(entry[4][1])) for entry in found]
+    for place in places if len(places) > 1 else ():
+        with contextlib.suppress(OSError), socket.create_connection(place, _PROBE_S):
+            return place
+    return places[0]
 
 
-async def _run(link: Link, server: tuple[str, int], listening: socket.socket) -> None:
-    serving = asyncio.ensure_future(Relay(link, server).serve(listening))
+async def _keep_usage(file: Path) -> None:
+    while True:
+        append_reading(file)
+        await asyncio.sleep(INTERVAL_S)
+
+
+async def _run(
+    link: Link, server: tuple[str, int], listening: socket.socket, asked: argparse.Namespace
+) -> None:
+    relay = Relay(link, server, each_connection=asked.each_connection)
+    serving = asyncio.ensure_future(relay.serve(listening))
+    keeping = asyncio.ensure_future(_keep_usage(asked.usage)) if asked.usage else None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     host, port = listening.getsockname()[:2]
     print(f"{host}:{port}", flush=True)  # noqa: T201  (what its caller waits for)
     with contextlib.suppress(asyncio.CancelledError):
         await serving
+    if keeping is not None:
+        keeping.cancel()
 
 
 def main() -> int:
@@ -292,12 +333,16 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--each-connection", action="store_true", help="a link of its own for every connection"
+    )
+    parser.add_argument("--usage", type=Path, help="file for its own CPU time, twice a second")
     asked = parser.parse_args()
     try:
         link = Link(link_profile(asked.link), asked.seed)
         server = address(asked.to)
         with listen(asked.host, asked.port) as listening:
-            uvloop.run(_run(link, server, listening))
+            uvloop.run(_run(link, server, listening, asked))
     except InfersweepError as error:
         _log(str(error))
         return error.exit_code

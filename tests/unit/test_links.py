@@ -11,13 +11,30 @@ from dataclasses import fields, replace
 from itertools import pairwise, takewhile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from loadtest.links import netem, relay
+from loadtest.likeness import unlike_servers
+from loadtest.links import crossing as crossing_of
+from loadtest.links import netem, relay, usage
+from loadtest.links.bound import link_bound, unless_link_bound
 from loadtest.links.check import Measured, compare, one_way_delay_ms, pings_for
-from loadtest.links.model import Flow, Link, OutageClock, _outages_ns, arrivals_ns, message_time_ns
+from loadtest.links.model import (
+    Flow,
+    Link,
+    OutageClock,
+    _outages_ns,
+    arrivals_ns,
+    link_of_connection,
+    message_time_ns,
+)
 from loadtest.links.profile import ASSUMPTION, NAMED, LinkProfile, Outages, link_profile
+from loadtest.links.running import RunningLink
+from loadtest.links.told import record_of, text_of
+from loadtest.results import BackendRecord
+from loadtest.validity import cause_of
 from serving.errors import MachineError, UsageError
+from tests import sample_trials as made
 
 MS = 1_000_000
 JPEG_BYTES = 50_000
@@ -313,3 +330,130 @@ def test_a_relay_refuses_in_one_line(
     assert words in said.err
     assert said.err.count("\n") == 1
     assert not said.out
+
+
+def test_connections_of_their_own_links_draw_apart_and_the_same_again() -> None:
+    link = Link(NAMED["lte"], seed=3)
+    seen = [message_time_ns(link_of_connection(link, number).uplink, 0) for number in (0, 1, 0)]
+    assert seen[0] == seen[2] != seen[1]
+    assert link_of_connection(link, 0).uplink.free_at_ns == 0
+
+
+def test_a_relay_tells_what_share_of_a_cpu_it_took(tmp_path: Path) -> None:
+    file = tmp_path / "usage"
+    assert usage.read_readings(file) == []
+    file.write_text("10.0 1.0\n10.5 1.1\n11.0 1.5\n11.5 1.9\n12.0 2")
+    readings = usage.read_readings(file)
+    assert len(readings) == 4
+    # From 10.5 to 11.5 s it used 0.8 s.
+    assert usage.cpu_share(readings, 10.2, 11.9) == pytest.approx(0.8)
+    assert usage.cpu_share(readings, 10.2, 13.9) is None
+    assert usage.cpu_share(readings, 10.6, 11.4) is None
+    usage.append_reading(tmp_path / "own")
+    ((at_s, cpu_s),) = usage.read_readings(tmp_path / "own")
+    assert at_s > 1e9
+    assert cpu_s > 0
+
+
+@pytest.mark.parametrize(
+    ("url", "server", "crossing"),
+    [
+        ("http://edge-1:8000", "edge-1:8000", "http://127.0.0.1:5"),
+        ("http://edge-1", "edge-1:80", "http://127.0.0.1:5"),
+        ("grpc://[::1]:8001", "[::1]:8001", "grpc://127.0.0.1:5"),
+        ("https://localhost:8443", "localhost:8443", "https://localhost:5"),
+    ],
+)
+def test_requests_reach_a_server_through_its_relay(url: str, server: str, crossing: str) -> None:
+    assert crossing_of.server_of(url) == server
+    assert crossing_of.through(url, "127.0.0.1:5") == crossing
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://edge-1:8443", "its certificate would be checked against 127.0.0.1"),
+        ("grpcs://10.0.0.2:8443", "its certificate would be checked against 127.0.0.1"),
+        ("grpc://edge-1", "it names no port"),
+    ],
+)
+def test_what_cannot_cross_a_relay_is_refused(url: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        crossing_of.server_of(url)
+
+
+def test_a_request_that_would_time_out_on_its_way_is_refused() -> None:
+    """602,112 bytes at 750 kbps take 6.42 s, and the round trip 0.15 s."""
+    profile = NAMED["slow-4g"]
+    size_bytes = 3 * 224 * 224 * 4
+    takes_s = size_bytes * 8 / 750e3 + 0.15
+    assert crossing_of.request_time_s(profile, size_bytes) == pytest.approx(takes_s)
+    crossing_of.require_in_time(profile, size_bytes, takes_s + 0.01)
+    told = "602 kB takes 6.6 s over slow-4g, 6.4 s of them on its uplink, above --timeout 5"
+    with pytest.raises(UsageError, match=told):
+        crossing_of.require_in_time(profile, size_bytes, 5.0)
+
+
+def test_a_link_is_recorded_with_the_source_of_every_value() -> None:
+    found = record_of(NAMED["lte"], each_connection=False)
+    assert found.sources["jitter_ms"].startswith(ASSUMPTION)
+    assert found.facts["One-way delay"].startswith("35 ms (WebPageTest")
+    assert found.facts["Outages"] == f"none ({ASSUMPTION})"
+    text = text_of(found)
+    assert text == (
+        "lte: one-way delay 35 ms, jitter ± 5 ms, loss 0.00% of segments, uplink 12 Mbps, "
+        "downlink 12 Mbps, outages none, shared by all connections"
+    )
+    own = record_of(replace(NAMED["lte"], outages=Outages(((2.0, 5.0),))), each_connection=True)
+    assert text_of(own) != text
+    assert own.facts["Outages"] == f"5 s at 2 s ({ASSUMPTION})"
+    assert text_of(None) == "none"
+
+
+@pytest.mark.parametrize(
+    ("relay_share", "generator", "client_cpus", "told"),
+    [
+        (0.95, 0.01, 2, "the relay used 95% of a CPU"),
+        (0.60, 0.40, 1, "the relay and the generator used 100% of the client's CPU together"),
+        (0.60, 0.40, 2, ""),
+        (0.50, 0.39, 1, ""),
+        (None, 0.99, 1, ""),
+    ],
+)
+def test_a_relay_without_the_cpu_that_it_needs_makes_a_window_its_own(
+    relay_share: float | None, generator: float, client_cpus: int, told: str
+) -> None:
+    found = link_bound(relay_share, generator, client_cpus)
+    assert found == (f"link-bound: {told}" if told else "")
+    # Such a window says nothing of the load that the server keeps.
+    assert not found or cause_of(found) == "beside"
+
+
+def test_backends_behind_unlike_links_are_not_ranked() -> None:
+    def behind(label: str, link: str | None) -> BackendRecord:
+        facts = {} if link is None else {"link": link}
+        return BackendRecord(label=label, facts=facts, parity=None, start_s=1.0)
+
+    labels = ("onnxruntime", "fastapi", "triton")
+    links = ("lte: 35 ms", "lte: 35 ms", None)
+    records = {label: behind(label, link) for label, link in zip(labels, links, strict=True)}
+    found = unlike_servers(labels, records)
+    assert list(found) == ["triton"]
+    assert "link: lte: 35 ms against none" in found["triton"]
+
+
+def test_a_window_is_invalid_only_where_its_own_relay_was_the_limit(tmp_path: Path) -> None:
+    """The relay idles for ten seconds, and then takes all of a CPU for ten."""
+    seen = tmp_path / "usage"
+    seen.write_text(
+        "".join(f"{at} {max(0, at - 110)}\n" for at in np.arange(100, 120.1, 0.5).tolist())
+    )
+    window = {"window_started_unix_s": 101.0, "window_s": 6.0}
+    trial, _ = made.trial("onnxruntime", 1, 1, made.spread(100), **window)
+    assert trial.verdict == "VALID"
+    link = RunningLink("127.0.0.1:5", seen)
+    assert unless_link_bound(trial, link, 2) == trial
+    later = trial.model_copy(update={"window_started_unix_s": 112.0})
+    judged = unless_link_bound(later, link, 2)
+    assert judged.verdict == "INVALID"
+    assert judged.reasons == ("link-bound: the relay used 100% of a CPU",)
