@@ -11,6 +11,8 @@ from hdrh.histogram import HdrHistogram
 
 from loadtest.breakdown import breakdown_of
 from loadtest.confidence import Bounded, Samples
+from loadtest.delivered import FramesRecord
+from loadtest.delivery import Repeat, of_repeats
 from loadtest.histogram import merge
 from loadtest.results import (
     GIVEN_UP,
@@ -128,11 +130,22 @@ def point_of(trials: Sequence[Trial], read: HistogramReader) -> Point:
         server_cpu=_median(trial.server_cpu for trial in shown),
         server_rss_bytes=_largest(trial.server_rss_bytes for trial in shown),
         resources=middle_trial(shown).resources,
+        frames=_frames(shown, histograms),
         breakdown=breakdown_of(list(zip(valid, histograms, strict=True))) if valid else None,
         verdict=verdict,
         reasons=told if verdict == "INVALID" else (),
         notes=notes if verdict == "INVALID" else (*notes, *told),
     )
+
+
+def _frames(trials: Sequence[Trial], histograms: Sequence[Histograms]) -> FramesRecord | None:
+    """``None`` where a trial has none."""
+    repeats = [
+        Repeat(trial.frames, own.ages, trial.window_s)
+        for trial, own in zip(trials, histograms, strict=True)
+        if trial.frames
+    ]
+    return of_repeats(repeats) if len(repeats) == len(trials) else None
 
 
 def middle_trial(trials: Sequence[Trial]) -> Trial:

@@ -17,6 +17,9 @@ from loadtest.explained import PhaseTotal, ServerTimings
 
 STATISTICS = "the statistics extension"
 METRICS = "Prometheus metrics"
+FRONT_HALF = "front_half"
+"""The phase in which the front half of a pipeline works."""
+_WORK = ("compute_input", "compute", "compute_output")
 
 _PHASES = {
     "success": "total",
@@ -52,6 +55,28 @@ class Counters:
     phases: Mapping[str, tuple[int, int]]
     rows: int
     executions: int
+
+    def with_steps(self, front: Counters, model: Counters) -> Counters:
+        """Those of a pipeline, from its own and those of its front half and its model.
+
+        What the front half took is a phase of its own; waiting for it is waiting like any other.
+        To hand its tensor over is in no phase: Triton counts that on while the model computes.
+        """
+        count = self.phases["total"][0]
+        queue_ns = sum(one.phases["queue"][1] for one in (self, front, model))
+        work = [front.phases[name] for name in _WORK[:-1] if name in front.phases]
+        own = {name: model.phases[name] for name in _WORK if name in model.phases}
+        return Counters(
+            self.told_by,
+            {
+                "total": self.phases["total"],
+                "queue": (count, queue_ns),
+                FRONT_HALF: (work[0][0], sum(ns for _, ns in work)),
+                **own,
+            },
+            model.rows,
+            model.executions,
+        )
 
     def until(self, later: Counters) -> ServerTimings:
         """What was counted in between.

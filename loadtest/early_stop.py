@@ -20,13 +20,13 @@ import numpy as np
 
 from loadtest.confidence import bounding_ranks, sample_floor
 from loadtest.engine.base import OUTCOME, Records
-from loadtest.results import IN_PERCENTILES
+from loadtest.results import IN_PERCENTILES, NEVER_SENT
 from loadtest.schedule import Times
 from loadtest.trial import StopRule
 
 _NEVER_NS = 1 << 62
-_NOT_SENT = OUTCOME["not_sent"]
-_BESIDE = [number for name, number in OUTCOME.items() if name not in (*IN_PERCENTILES, "not_sent")]
+_NOT_SENT, _DROPPED = OUTCOME["not_sent"], OUTCOME["dropped"]
+_BESIDE = [number for name, number in OUTCOME.items() if name not in (*IN_PERCENTILES, *NEVER_SENT)]
 """Failures: they are no part of a percentile."""
 
 
@@ -73,7 +73,7 @@ class Outlook:
         inside[inside] = self._due_ns[places[inside]] == records["due"][inside]
         # Equal moments share a place, which makes no difference to the sum up to a moment.
         np.add.at(self._ended, places[inside], 1)
-        own = records[inside]
+        own = records[inside & (records["outcome"] != _DROPPED)]
         failed = np.isin(own["outcome"], _BESIDE)
         self._failed += int(failed.sum())
         taken_ns = np.where(own["outcome"] == _NOT_SENT, _NEVER_NS, own["done"] - own["due"])

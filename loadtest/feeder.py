@@ -1,45 +1,57 @@
-"""An open loop's schedule on its way into the engine."""
+"""An open loop's schedule on its way into the engine: when each is due, and what it sends."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from loadtest.camera_schedule import Frames, Numbers
 from loadtest.engine import Engine
 from loadtest.engine.base import Choice
 from loadtest.schedule import Times
 
 _LOOK_AHEAD_NS = 1_000_000_000
 
-Choose = Callable[[int, int], Choice]
-"""The payloads of so many arrivals from the given one on."""
+Chosen = Iterator[tuple[Times, Choice]]
+"""Arrivals in chunks: moments in ns, ascending, and the payload of each."""
 
 
-def at_random(payloads: int, seed: int) -> Choose:
+def at_random(arrivals: Iterable[Times], payloads: int, seed: int) -> Chosen:
+    """Of nobody: any payload is as likely as any other."""
     # Apart from the schedule's own generator, so that payloads do not change the times.
     rng = np.random.default_rng((seed, payloads))
-    return lambda _first, count: rng.integers(0, payloads, count, dtype=np.uint32)
+    for due_ns in arrivals:
+        yield due_ns, rng.integers(0, payloads, len(due_ns), dtype=np.uint32)
 
 
-def in_turn(streams: int, samples: int, first: int, count: int) -> Choice:
-    """Arrivals go round the streams; each stream goes through its own samples."""
-    step, stream = np.divmod(np.arange(first, first + count, dtype=np.int64), streams)
-    payloads: Choice = (stream * samples + step % samples).astype(np.uint32)
-    return payloads
+def in_order(frames: Iterable[Frames], streams: int, samples: int) -> Chosen:
+    """Each stream goes through its own samples, from the first again after the last."""
+    sent = np.zeros(streams, np.int64)
+    for due_ns, numbers in frames:
+        turns = sent[numbers] + _earlier(numbers)
+        yield due_ns, (numbers * np.int64(samples) + turns % samples).astype(np.uint32)
+        sent += np.bincount(numbers, minlength=streams)
+
+
+def _earlier(numbers: Numbers) -> Times:
+    """How often each number stood there before."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    found = np.empty(len(numbers), np.int64)
+    found[order] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
+    return found
 
 
 class Feeder:
     """Hands a schedule to the engine a second ahead, so that a long one needs no memory."""
 
-    def __init__(self, arrivals: Iterator[Times], start_ns: int, choose: Choose) -> None:
-        self._arrivals = arrivals
+    def __init__(self, chosen: Chosen, start_ns: int) -> None:
+        self._chosen = chosen
         self._start_ns = start_ns
-        self._choose = choose
-        self._given = 0
-        self._due = np.zeros(0, np.int64)
+        self._due, self._payloads = np.zeros(0, np.int64), np.zeros(0, np.uint32)
         self._ahead: deque[Times] = deque()
         self._passed = 0
 
@@ -47,16 +59,15 @@ class Feeder:
         ahead_ns = time.monotonic_ns() + _LOOK_AHEAD_NS
         while True:
             if not len(self._due):
-                chunk = next(self._arrivals, None)
+                chunk = next(self._chosen, None)
                 if chunk is None:
                     return
-                self._due = chunk + self._start_ns
+                self._due, self._payloads = chunk[0] + self._start_ns, chunk[1]
                 continue
             ready = int(np.searchsorted(self._due, ahead_ns))
-            taken = engine.schedule(self._due[:ready], self._choose(self._given, ready))
-            self._given += taken
+            taken = engine.schedule(self._due[:ready], self._payloads[:ready])
             self._ahead.append(self._due[:taken])
-            self._due = self._due[taken:]
+            self._due, self._payloads = self._due[taken:], self._payloads[taken:]
             if taken < ready or len(self._due):
                 return
 

@@ -101,6 +101,22 @@ class ResultsFolder:
         path = self.path / "model_repository" / model / "config.pbtxt"
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
+    def read_served(self, backend: str, model: str) -> str | None:
+        """``config.pbtxt`` as this backend served it, with what was set for it."""
+        own = self.path / "settings" / file_name(backend) / model / "config.pbtxt"
+        return own.read_text("utf-8") if own.is_file() else self.read_configuration(model)
+
+    def reply_bytes(self) -> int:
+        """Of one right answer with binary tensors, as it was prepared for comparison.
+
+        Raises:
+            ResultsError: no requests were prepared here.
+        """
+        path = self.path / "payloads" / "0.reply"
+        if not path.is_file():
+            raise ResultsError(f"{path} is missing", hint="Measure again.")
+        return path.stat().st_size
+
     def append_trial(self, trial: Trial, histograms: Histograms) -> None:
         """Histograms first, then the line that makes the trial count."""
         self._made("histograms")

@@ -9,17 +9,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loadtest.camera_schedule import share_of
 from loadtest.engine import open_engine
 from loadtest.engine.base import BATCH, OUTCOME, Records
-from loadtest.feeder import Feeder, at_random, in_turn
+from loadtest.feeder import Feeder, at_random, in_order
+from loadtest.frames import FrameTally
 from loadtest.live import IDLE, MEASURING, WARMING_UP
 from loadtest.recorder import Recorder
-from loadtest.scenarios import ClosedLoop, Load, OpenLoop
+from loadtest.scenarios import ClosedLoop, Load, OpenLoop, Streams
 from loadtest.schedule import share
 from loadtest.timings import Meter
 from loadtest.trial import LevelOutput, TrialSpec, unix_s
@@ -96,13 +97,22 @@ class Generator:
     def _feed_from(self, load: OpenLoop, start_ns: int) -> Feeder | None:
         """``None`` where all streams of the level run in other generators."""
         spec = self.spec
-        arrivals = load.arrivals(np.random.default_rng(spec.seed))
-        own = share(arrivals, spec.index, spec.count, load.streams)
-        if not load.streams:
-            return Feeder(own, start_ns, at_random(self._payloads, spec.seed + spec.index))
-        streams = len(range(spec.index, load.streams, spec.count))
-        samples = self._payloads // self._streams
-        return Feeder(own, start_ns, partial(in_turn, streams, samples)) if streams else None
+        rng = np.random.default_rng(spec.seed)
+        if load.streams is None:
+            own = share(load.arrivals(rng), spec.index, spec.count)
+            seed = spec.seed + spec.index
+            return Feeder(at_random(own, self._payloads, seed), start_ns)
+        streams = len(self._own_names(load.streams))
+        frames = share_of(load.streams.frames(rng), spec.index, spec.count)
+        return Feeder(in_order(frames, streams, self._samples), start_ns) if streams else None
+
+    def _own_names(self, streams: Streams) -> tuple[str, ...]:
+        return streams.names[self.spec.index :: self.spec.count]
+
+    @property
+    def _samples(self) -> int:
+        """Payloads of each stream."""
+        return self._payloads // self._streams
 
     def _look_over(self, start_ns: int, length_s: float) -> Outlook | None:
         """What is due from ``start_ns`` on; ``None`` where nothing is to be ended early."""
@@ -164,6 +174,9 @@ class Generator:
         while self.engine.busy and time.monotonic() < deadline:
             deque(self.pump(_TURN_S), maxlen=0)
         deque(self.pump(0.0), maxlen=0)
+        if isinstance(self._load, OpenLoop):
+            # No user is to hold the connection of a stream whose frames come next.
+            self.engine.set_users(0)
 
     def measure(self, start_ns: int) -> LevelOutput:
         """Measure one window from ``start_ns`` on, and wait for its last answers."""
@@ -172,13 +185,7 @@ class Generator:
         length_s = spec.duration_s
         if isinstance(load, OpenLoop) and load.length_s is not None:
             length_s = load.length_s
-        recorder = Recorder(
-            start_ns,
-            start_ns + int(length_s * _NS),
-            samples_per_query=self.users if _is_query(load) else 1,
-            board=self._board,
-            keep=spec.records is not None,
-        )
+        recorder = self._recorder(load, start_ns, length_s)
         self._enter(MEASURING)
         self._outlook = self._look_over(start_ns, length_s)
         if self._stationary():
@@ -206,6 +213,20 @@ class Generator:
         told = {"server_timings": timings, "server_timings_missing": missing}
         return output.model_copy(update=told)
 
+    def _recorder(self, load: Load, start_ns: int, length_s: float) -> Recorder:
+        frames = None
+        if isinstance(load, OpenLoop) and load.streams:
+            names = self._own_names(load.streams)
+            frames = FrameTally(names, self._samples, start_ns, load.streams.deadline_ns)
+        return Recorder(
+            start_ns,
+            start_ns + int(length_s * _NS),
+            samples_per_query=self.users if _is_query(load) else 1,
+            board=self._board,
+            keep=self.spec.records is not None,
+            frames=frames,
+        )
+
     def _enter(self, phase: int) -> None:
         if self._board:
             self._board.enter(phase, self._level)
@@ -229,7 +250,6 @@ class Generator:
             self.engine.set_end(_NEVER_NS)
             return
         if isinstance(load, OpenLoop) and not load.stationary:
-            self.engine.set_users(0)
             self._feeder = self._feed_from(load, recorder.start_ns)
         self.engine.set_end(recorder.end_ns)
 
@@ -267,15 +287,22 @@ class Generator:
             self.engine.set_end(now_ns)
 
     def _collect_last(self, recorder: Recorder) -> None:
+        """Streams that fell behind go on for as long as an answer may take, and no longer."""
         self._feeder = None
-        deadline = time.monotonic() + self.spec.timeout_s + 1.0
-        while self.engine.busy and time.monotonic() < deadline:
-            for records in self.pump(_DRAIN_EVERY_S):
-                recorder.add(records)
+        self._await_idle(recorder)
+        if self.engine.busy:
+            self.engine.give_up()
+            self._await_idle(recorder)
         if self.engine.busy:
             self.engine.stop()
         for records in self.pump(0.0):
             recorder.add(records)
+
+    def _await_idle(self, recorder: Recorder) -> None:
+        deadline = time.monotonic() + self.spec.timeout_s + 1.0
+        while self.engine.busy and time.monotonic() < deadline:
+            for records in self.pump(_DRAIN_EVERY_S):
+                recorder.add(records)
 
     def _observed(self, seconds: float) -> Iterator[Records]:
         for records in self.pump(seconds):
@@ -326,6 +353,7 @@ class Generator:
             service_time=measured.service_time,
             lateness=measured.lateness,
             first_byte=measured.first_byte,
+            frames=measured.frames,
             client_cpu_s=own_s * scale,
             server_cpu_s=None if server.cpu_s is None else server.cpu_s * scale,
             server_rss_bytes=server.rss_bytes,

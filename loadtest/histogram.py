@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ _UNIT_BITS = LOWEST_NS.bit_length() - 1
 _KEPT_BITS = 11
 _FAST = 1
 _STEPS = HIGHEST_NS.bit_length() - _UNIT_BITS - _KEPT_BITS + 1
+_PLACES = _STEPS << _KEPT_BITS
+_FEW = 1 << 14
 
 
 def new_histogram() -> HdrHistogram:
@@ -32,7 +35,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._counts = np.zeros(_STEPS << _KEPT_BITS, np.int64)
+        self._counts = np.zeros(_PLACES, np.int64)
 
     @classmethod
     def unpack(cls, packed: bytes) -> Tally:
@@ -52,20 +55,64 @@ class Tally:
 
     def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
         """Count every duration; those outside the range count at its ends."""
-        units = np.minimum(np.maximum(durations_ns, LOWEST_NS), HIGHEST_NS) >> _UNIT_BITS
-        bits = np.frexp(units.astype(np.float64))[1]
-        step = np.maximum(bits - _KEPT_BITS, 0)
-        index = (step << _KEPT_BITS) + (units >> step)
-        np.add.at(self._counts, index, 1)
+        np.add.at(self._counts, _places(durations_ns), 1)
 
     def histogram(self) -> HdrHistogram:
-        total = new_histogram()
         index = np.flatnonzero(self._counts)
-        step, units = index >> _KEPT_BITS, index & ((1 << _KEPT_BITS) - 1)
-        values = np.maximum(units << (step + _UNIT_BITS), LOWEST_NS)
-        for value, count in zip(values.tolist(), self._counts[index].tolist(), strict=True):
-            total.record_value(value, count)
-        return total
+        return _histogram_of(index, self._counts[index])
+
+
+class Tallies:
+    """A tally of each of many streams, of a few kilobytes each: only what was counted is kept.
+
+    Batches are put together before they are counted, so that a small one costs little.
+    """
+
+    def __init__(self) -> None:
+        self._keys, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._pending: list[npt.NDArray[np.int64]] = []
+        self._pending_count = 0
+
+    def add(
+        self, streams: npt.NDArray[np.integer[Any]], durations_ns: npt.NDArray[np.int64]
+    ) -> None:
+        """Count each duration for the stream of that number."""
+        self._pending.append(streams.astype(np.int64) * _PLACES + _places(durations_ns))
+        self._pending_count += len(streams)
+        if self._pending_count > max(_FEW, len(self._keys)):
+            self._settle()
+
+    def _settle(self) -> None:
+        ones = np.ones(self._pending_count, np.int64)
+        keys, place = np.unique(np.concatenate([self._keys, *self._pending]), return_inverse=True)
+        self._counts = np.bincount(place, np.concatenate([self._counts, ones])).astype(np.int64)
+        self._keys = keys
+        self._pending, self._pending_count = [], 0
+
+    def histogram(self, stream: int) -> HdrHistogram:
+        if self._pending:
+            self._settle()
+        first, last = np.searchsorted(self._keys, (stream * _PLACES, (stream + 1) * _PLACES))
+        return _histogram_of(self._keys[first:last] % _PLACES, self._counts[first:last])
+
+
+def _places(durations_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The bucket of each duration, below ``_PLACES``."""
+    units = np.minimum(np.maximum(durations_ns, LOWEST_NS), HIGHEST_NS) >> _UNIT_BITS
+    bits = np.frexp(units.astype(np.float64))[1]
+    step = np.maximum(bits - _KEPT_BITS, 0)
+    places: npt.NDArray[np.int64] = (step << _KEPT_BITS) + (units >> step)
+    return places
+
+
+def _histogram_of(index: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> HdrHistogram:
+    """From buckets and how many durations are in each."""
+    total = new_histogram()
+    step, units = index >> _KEPT_BITS, index & ((1 << _KEPT_BITS) - 1)
+    values = np.maximum(units << (step + _UNIT_BITS), LOWEST_NS)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        total.record_value(value, count)
+    return total
 
 
 def merge(encoded: Iterable[str]) -> HdrHistogram:

@@ -90,7 +90,7 @@ class Errors:
 
     def hold(self, seen: Evidence) -> Finding:
         trial = seen.trial
-        failed = trial.planned - trial.outcomes["ok"]
+        failed = trial.failed
         told = f"{failed:,} of {trial.planned:,} requests got no right answer"
         return Finding(self, _state(failed, self.limit_share * trial.planned), told)
 

@@ -15,14 +15,15 @@ from hdrh.histogram import HdrHistogram
 from numpy.lib.recfunctions import repack_fields
 
 from loadtest.engine.base import OUTCOME, RECORD, Column, Records
+from loadtest.frames import FrameTally, StreamFrames
 from loadtest.histogram import Tally, encode, merge
 from loadtest.live import Board
-from loadtest.results import OUTCOMES
+from loadtest.results import NEVER_SENT, OUTCOMES
 
 WINDOW_NS = 1_000_000_000
 
 _OK = OUTCOME["ok"]
-_NOT_SENT = OUTCOME["not_sent"]
+_NEVER_SENT = [OUTCOME[name] for name in NEVER_SENT]
 _MEASURES = ("response_time", "service_time")
 KEPT = ("due", "sent", "done", "payload", "outcome")
 """Of each request, where all of them are kept."""
@@ -43,6 +44,7 @@ class Measured:
         service_time: the same, counted from sent.
         lateness: encoded histogram of sent minus due.
         first_byte: encoded histogram of first byte minus sent, of right answers.
+        frames: of each stream, where there are streams.
     """
 
     outcomes: dict[str, int]
@@ -52,6 +54,7 @@ class Measured:
     service_time: tuple[dict[str, str], ...]
     lateness: str
     first_byte: str
+    frames: tuple[StreamFrames, ...] = ()
 
 
 class Recorder:
@@ -65,14 +68,17 @@ class Recorder:
         samples_per_query: int = 1,
         board: Board | None = None,
         keep: bool = False,
+        frames: FrameTally | None = None,
     ) -> None:
         """With ``samples_per_query`` above 1, that many records of equal ``query`` are one.
 
         ``keep``: every request of the window is kept for ``kept``, which costs memory.
+        ``frames`` counts by stream as well.
         """
         self.start_ns = start_ns
         self.end_ns = end_ns
         self._board = board
+        self._frames = frames
         self._queries = _Queries(samples_per_query) if samples_per_query > 1 else None
         self._kept: list[Records] | None = [] if keep else None
         self._counts = np.zeros(len(OUTCOMES), np.int64)
@@ -93,7 +99,9 @@ class Recorder:
         if self._queries:
             records = self._queries.join(records)
         due, sent, done, outcome = (records[name] for name in ("due", "sent", "done", "outcome"))
-        left = outcome != _NOT_SENT
+        if self._frames:
+            self._frames.add(records, self.end_ns)
+        left = ~np.isin(outcome, _NEVER_SENT)
         overlap = np.minimum(done, self.end_ns) - np.maximum(sent, self.start_ns)
         self._in_flight_ns += int(np.maximum(overlap, 0).sum(where=left))
         inside = (due >= self.start_ns) & (due < self.end_ns)
@@ -104,7 +112,7 @@ class Recorder:
         if self._board:
             self._board.count(counts)
         for kind in np.flatnonzero(counts).tolist():
-            if kind != _NOT_SENT:
+            if kind not in _NEVER_SENT:
                 self._add_kind(kind, _where(records, inside & (outcome == kind)))
         if self._open:
             self._settle(max(self._open) - _SETTLED_WINDOWS)
@@ -175,6 +183,7 @@ class Recorder:
             service_time=service,
             lateness=encode(self._lateness.histogram()),
             first_byte=encode(self._first_byte.histogram()),
+            frames=self._frames.finish(self.end_ns) if self._frames else (),
         )
 
     def _windows(self, measure: str, windows: range) -> tuple[dict[str, str], ...]:

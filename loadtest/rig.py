@@ -274,11 +274,7 @@ class Rig:
             until_confident=settings.until_confident,
             limit_s=settings.limit_s,
             slo_ns=settings.slo_ns,
-            timings=source_of(
-                server.launch,
-                server.model.name,
-                [step.name for step in server.model.steps],
-            ),
+            timings=source_of(server.launch, *server.model.names),
             records=self.folder.new_requests() if settings.keep_requests else None,
         )
         return self._with_boards(spec, ready.arm.name)

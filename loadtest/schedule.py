@@ -91,13 +91,9 @@ def recorded(offsets_s: Sequence[float], speed: float) -> Iterator[Times]:
         yield np.rint(times[first : first + CHUNK] * _NS).astype(np.int64)
 
 
-def share(chunks: Iterable[Times], index: int, count: int, streams: int = 0) -> Iterator[Times]:
-    """Every ``count``-th arrival from ``index`` on: what one of several generators sends.
-
-    Of arrivals that belong to ``streams`` in turn, all of every ``count``-th stream.
-    """
+def share(chunks: Iterable[Times], index: int, count: int) -> Iterator[Times]:
+    """Every ``count``-th arrival from ``index`` on: what one of several generators sends."""
     seen = 0
     for chunk in chunks:
-        turns = np.arange(seen, seen + len(chunk)) % (streams or count)
-        yield chunk[turns % count == index]
+        yield chunk[(index - seen) % count :: count]
         seen += len(chunk)

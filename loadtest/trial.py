@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from loadtest.engine.base import Target
 from loadtest.explained import ServerTimings
+from loadtest.frames import StreamFrames, in_turn
 from loadtest.histogram import encode, merge
 from loadtest.live import Board, board_path
 from loadtest.payload import in_sequence, read_payloads
 from loadtest.recorder import add_up
-from loadtest.scenarios import Load, find_scenario, make_load
+from loadtest.results import NEVER_SENT
+from loadtest.scenarios import ClosedLoop, Load, OpenLoop, make_load
 from loadtest.timings import TimingsSource
 from serving.errors import UsageError
 
@@ -90,10 +92,12 @@ class TrialSpec(_Message):
         """Where this generator sends, with the prepared requests read from their folder.
 
         Raises:
-            UsageError: there are more streams than connections.
+            UsageError: there are more streams than connections, or the scenario makes no load.
         """
         payloads = read_payloads(self.payloads)
-        streams = self._own_streams()
+        load = self.load_of(max(self.levels))
+        streams = self._own(load)
+        rule = load.streams if isinstance(load, OpenLoop) else None
         if streams:
             # The first sequence is 1: in the protocol 0 means none.
             payloads = [one for number in streams for one in in_sequence(payloads, number + 1)]
@@ -102,6 +106,8 @@ class TrialSpec(_Message):
             model=self.model,
             payloads=tuple(payloads),
             streams=len(streams),
+            policy=rule.policy if rule else "fifo",
+            deadline_ns=rule.deadline_ns if rule else None,
             timeout_s=self.timeout_s,
             connections=len(streams) or self.connections,
             values_every=self.values_every,
@@ -119,11 +125,13 @@ class TrialSpec(_Message):
             print(f"this generator is not published: {error}", flush=True)  # noqa: T201  (its log)
             return None
 
-    def _own_streams(self) -> range:
+    def _own(self, load: Load) -> range:
         """Numbers of the streams that may run here; as many in each generator."""
-        if not find_scenario(self.scenario).in_order:
-            return range(0)
-        each = -(-int(max(self.levels)) // self.count)
+        if isinstance(load, ClosedLoop):
+            streams = load.users if load.in_order else 0
+        else:
+            streams = len(load.streams.names) if load.streams else 0
+        each = -(-streams // self.count)
         if each > self.connections:
             raise UsageError(
                 f"{each} streams in one generator are more than its {self.connections} connections",
@@ -139,6 +147,7 @@ class LevelOutput(_Message):
         window_started_unix_s: when the window began, by this host's clock.
         settled: whether warm-up ended by its rule rather than by its time limit.
         outcomes: of every request that was due in the window, sent or not.
+        frames: of each stream of an open loop, in their order.
         mean_in_flight: time in flight of all requests over the window's length.
         lost: records that were dropped, and replies that could not be checked.
         clock_error_s: largest error of the start that several hosts agreed on.
@@ -167,6 +176,7 @@ class LevelOutput(_Message):
     lost: int
     clock_error_s: float = 0.0
     cut: str | None = None
+    frames: tuple[StreamFrames, ...] = ()
     server_timings: ServerTimings | None = None
     server_timings_missing: str | None = None
 
@@ -177,7 +187,7 @@ class LevelOutput(_Message):
 
     @property
     def sent(self) -> int:
-        return self.planned - self.outcomes["not_sent"]
+        return self.planned - sum(self.outcomes[name] for name in NEVER_SENT)
 
 
 class GeneratorFault(_Message):
@@ -225,6 +235,7 @@ def join(outputs: list[LevelOutput], clock_error_s: float) -> LevelOutput:
         lost_server_pids=first.lost_server_pids,
         lost=sum(output.lost for output in outputs),
         clock_error_s=clock_error_s,
+        frames=in_turn([output.frames for output in outputs]),
         server_timings=first.server_timings,
         server_timings_missing=first.server_timings_missing,
     )

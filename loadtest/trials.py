@@ -6,10 +6,11 @@ import random
 from dataclasses import dataclass
 from datetime import datetime
 
+from loadtest.delivery import of_window
 from loadtest.histogram import merge
 from loadtest.resources.sampler import Sampler
 from loadtest.results import Histograms, Settings, Trial
-from loadtest.scenarios import ClosedLoop, make_load
+from loadtest.scenarios import ClosedLoop, OpenLoop, make_load
 from loadtest.trial import LevelOutput
 from loadtest.validity import judge
 
@@ -72,6 +73,7 @@ def trial_of(
     )
     samples = load.users if isinstance(load, ClosedLoop) and load.together else 1
     lateness = merge([output.lateness])
+    streams = load.streams if isinstance(load, OpenLoop) else None
     trial = Trial(
         id=planned.id,
         backend=planned.backend,
@@ -101,6 +103,7 @@ def trial_of(
         server_ended=server_ended,
         clock_error_s=output.clock_error_s,
         cut=output.cut,
+        frames=of_window(output.frames, streams, output.window_s) if streams else None,
         server_timings=output.server_timings,
         server_timings_missing=output.server_timings_missing,
         floor_ms=floor_ms,
@@ -115,6 +118,7 @@ def trial_of(
         service_time=output.service_time,
         lateness=output.lateness,
         first_byte=output.first_byte,
+        ages=tuple(one.ages for one in output.frames),
     )
 
 

@@ -77,6 +77,8 @@ def judge(
         notes.append(f"warm-up had not settled after {output.warmup_s:.0f} s")
     if output.outcomes["not_sent"]:
         notes.append(f"{output.outcomes['not_sent']} requests were not sent")
+    if output.outcomes["dropped"]:
+        notes.append(f"{output.outcomes['dropped']} frames were dropped by their cameras' policy")
     return Judgement("INVALID" if reasons else "VALID", late, reasons, tuple(notes))
 
 
@@ -140,7 +142,7 @@ def _generator_reasons(
 def _schedule_reasons(output: LevelOutput, load: Load, late: int) -> Iterator[str]:
     sent = output.sent
     # Less load than was asked for is no excuse for a window that was lost under it.
-    if sent < SENT_LIMIT * output.planned and not output.cut:
+    if sent < SENT_LIMIT * (sent + output.outcomes["not_sent"]) and not output.cut:
         fell_behind = isinstance(load, OpenLoop) and load.streams
         who = "the streams fell behind" if fell_behind else "client-bound"
         yield f"{who}: {sent} of {output.planned} planned requests were sent"

@@ -39,6 +39,8 @@ def main() -> None:
         payloads=tuple(read_payloads(Path(given["payloads"]))),
         timeout_s=given.get("timeout_s", 5.0),
         streams=given.get("streams", 0),
+        policy=given.get("policy", "fifo"),
+        deadline_ns=given.get("deadline_ns"),
         connections=given.get("connections", 64),
         values_every=given.get("values_every", 20),
         headers=given.get("headers", {}),

@@ -24,7 +24,7 @@ class FakeMachine:
     """Folders for ``/proc`` and ``/sys`` below ``root``, laid out by a test."""
 
     def __init__(self, root: Path) -> None:
-        self.roots = Roots(root / "proc", root / "sys")
+        self.roots = Roots(root / "proc", root / "sys", root)
         self.roots.proc.mkdir()
         self.roots.sys.mkdir()
         self._parents: dict[int, int] = {}

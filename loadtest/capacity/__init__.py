@@ -7,8 +7,9 @@ No machine is carried beyond what was measured of it.
 
 from __future__ import annotations
 
-from loadtest.capacity.cameras import CameraReport, Cameras, Delivery, report
-from loadtest.capacity.scheduler import Balance, Fleet, FramePolicy, Frames, Scheduler
+from loadtest.camera_schedule import Cameras, FramePolicy
+from loadtest.capacity.cameras import CameraReport, Delivery, report
+from loadtest.capacity.scheduler import Balance, Fleet, Frames, Scheduler
 from loadtest.capacity.service import ServiceSamples
 from loadtest.capacity.shards import Shard, split
 from loadtest.capacity.simulate import OUTCOMES, Requests, Simulation, simulate

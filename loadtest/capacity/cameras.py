@@ -1,4 +1,4 @@
-"""Cameras: when their frames come, and what was delivered of them.
+"""What was delivered of the frames of cameras.
 
 A frame's age is counted from when it came to when it was answered.
 """
@@ -6,9 +6,7 @@ A frame's age is counted from when it came to when it was answered.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,64 +18,6 @@ from loadtest.confidence import sample_floor
 from serving.errors import UsageError
 
 _NS = 1e9
-_FRAMES_AT_ONCE = 1 << 18
-
-
-@dataclass(frozen=True)
-class Cameras:
-    """``count`` streams at one frame rate.
-
-    Attributes:
-        phase: whether each stream begins somewhere in its first period, or all together.
-        jitter_ns: each frame is late by a time uniform from 0 to this; at most a period, so that
-            the frames of a stream stay in order.
-
-    Raises:
-        UsageError: no streams, no rate, or more jitter than that.
-    """
-
-    count: int
-    fps: float
-    phase: Literal["random", "synchronised"] = "random"
-    jitter_ns: int = 0
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.fps <= 0 or not 0 <= self.jitter_ns * self.fps <= _NS:
-            raise UsageError(
-                f"{self.count} cameras of {self.fps:g} fps with a jitter of {self.jitter_ns} ns",
-                hint="Give at least one camera, a rate above 0, and a jitter of at most a period.",
-            )
-
-    def arrivals(
-        self, frames: int, seed: int | np.random.SeedSequence
-    ) -> Iterator[tuple[Times, Small]]:
-        """``frames`` of each stream in chunks: moments in ns, ascending, and stream numbers.
-
-        Frames of one moment come in the order of their streams.
-        """
-        rng = np.random.default_rng(seed)
-        phases = rng.random(self.count) if self.phase == "random" else np.zeros(self.count)
-        streams = np.arange(self.count, dtype=np.int32)
-        kept_ns, kept = np.zeros(0, np.int64), np.zeros(0, np.int32)
-        at_once = max(1, _FRAMES_AT_ONCE // self.count)
-        for first in range(0, frames, at_once):
-            last = min(first + at_once, frames)
-            turns = np.arange(first, last)[:, None] + phases
-            due_ns = turns * (_NS / self.fps) + rng.random(turns.shape) * self.jitter_ns
-            times_ns = np.concatenate([kept_ns, np.rint(due_ns).astype(np.int64).ravel()])
-            numbers = np.concatenate([kept, np.tile(streams, last - first)])
-            order = np.lexsort((numbers, times_ns))
-            times_ns, numbers = times_ns[order], numbers[order]
-            # The next turn's frames may come before the last of these.
-            safe_ns = last * _NS / self.fps - 1 if last < frames else math.inf
-            ready = int(np.searchsorted(times_ns, safe_ns))
-            yield times_ns[:ready], numbers[:ready]
-            kept_ns, kept = times_ns[ready:], numbers[ready:]
-
-    def all_arrivals(self, frames: int, seed: int | np.random.SeedSequence) -> tuple[Times, Small]:
-        """The same in one piece."""
-        chunks = list(self.arrivals(frames, seed))
-        return np.concatenate([a for a, _ in chunks]), np.concatenate([b for _, b in chunks])
 
 
 @dataclass(frozen=True)

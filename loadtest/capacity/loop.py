@@ -173,7 +173,8 @@ def _send(state: State, number: int, now: int) -> bool:
     _count(state, replica_number, 1)
     if slot.stream >= 0:
         state.streams[slot.stream].busy = 1
-        state.streams[slot.stream].waiting = number
+        if state.rules[0].in_queue:
+            state.streams[slot.stream].waiting = number
     if replica.idle or replica.waiting == 1:
         _plan(state, replica_number, now)
     return True
@@ -184,7 +185,7 @@ def _dispatch(state: State, rng: np.random.Generator, replica_number: int, now: 
     """Give every idle instance a batch, as far as some are due."""
     rules, replica = state.rules[0], state.replicas[replica_number]
     while replica.idle:
-        if rules.drop_late:
+        if rules.drop_late and rules.in_queue:
             _drop_late(state, replica, now)
         waiting = min(replica.waiting, rules.largest)
         count = state.batches[waiting].leaving
@@ -310,7 +311,8 @@ def _leave_unserved(state: State, number: int, now: int, outcome: int) -> None:
     _end(state, number, NONE, now, 0, outcome)
     _free(state, number)
     if stream >= 0:
-        state.streams[stream].waiting = NONE
+        if state.rules[0].in_queue:
+            state.streams[stream].waiting = NONE
         _release(state, stream, now)
 
 
@@ -321,7 +323,7 @@ def _pop(state: State, replica: Any) -> Any:
     slot = state.slots[number]
     replica.head = slot.after
     replica.waiting -= 1
-    if slot.stream >= 0:
+    if slot.stream >= 0 and state.rules[0].in_queue:
         state.streams[slot.stream].waiting = NONE
     return number
 

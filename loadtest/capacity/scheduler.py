@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from loadtest.camera_schedule import FramePolicy
 from loadtest.capacity.service import ServiceSamples
 from serving.errors import UsageError
 
 Balance = Literal["round-robin", "least-outstanding"]
-FramePolicy = Literal["fifo", "drop-late", "latest-only"]
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,14 @@ class Frames:
     Attributes:
         in_order: a stream's next frame is sent when the one before it was answered, as in the
             ``streams`` scenario; without it frames of one stream may overtake each other.
+        in_queue: the policy also takes frames out of a server's queue, which needs a server that
+            does so; without it those that wait at the camera alone, as in the ``cameras`` scenario.
     """
 
     policy: FramePolicy = "fifo"
     deadline_ns: int = 0
     in_order: bool = True
+    in_queue: bool = True
 
     def __post_init__(self) -> None:
         if (self.policy == "drop-late") != (self.deadline_ns > 0):

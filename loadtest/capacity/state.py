@@ -42,7 +42,8 @@ ENDED = _record(
 """A request whose outcome is known."""
 COUNTERS = _record("ended free_slot used_slots turn least_level")
 RULES = _record(
-    "largest delay_ns timeout_ns limit deadline_ns reject least drop_late latest_only in_order"
+    "largest delay_ns timeout_ns limit deadline_ns reject least "
+    "drop_late latest_only in_order in_queue"
 )
 BATCH = _record("leaving first count")
 """By requests that wait: how many leave at once. By batch size: where its samples lie."""
@@ -100,6 +101,7 @@ def _rules(fleet: Fleet) -> Records:
     rules["drop_late"] = frames.policy == "drop-late"
     rules["latest_only"] = frames.policy == "latest-only"
     rules["in_order"] = frames.in_order
+    rules["in_queue"] = frames.in_queue
     return rules
 
 

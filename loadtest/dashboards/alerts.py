@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loadtest import metrics as client
-from loadtest.dashboards.promql import OBJECTIVE_SHARE
+from loadtest.dashboards.promql import OBJECTIVE_SHARE, SENT
 from loadtest.dashboards.recording import VIEWS, burn
 from loadtest.validity import CEILING_LIMIT, LATE_NS, LATE_OF_MEDIAN, LATE_SHARE_LIMIT
 from serving.metrics import table
@@ -98,7 +98,7 @@ ALERTS = (
     ),
     Alert(
         "InfersweepGeneratorAtCeiling",
-        _rate(client.REQUESTS.sample, client.LOAD, '{outcome!="not_sent"}')
+        _rate(client.REQUESTS.sample, client.LOAD, f"{{{SENT}}}")
         + f"\n> {CEILING_LIMIT:g} * max by ({', '.join(client.LOAD)}) ({client.CEILING.name})",
         "0s",
         "bench",

@@ -13,7 +13,7 @@ from loadtest.dashboards.panels import (
     stat,
     states,
 )
-from loadtest.dashboards.promql import RANGE, largest, quantile, rate, series
+from loadtest.dashboards.promql import RANGE, SENT, largest, quantile, rate, series
 from loadtest.live import IDLE, MEASURING, WARMING_UP
 from loadtest.metrics import CEILING, LATENESS, PHASE, PROCESS_CPU, REQUESTS, TRIALS
 from loadtest.validity import (
@@ -24,7 +24,7 @@ from loadtest.validity import (
     LATE_SHARE_LIMIT,
 )
 
-_SENT = ('outcome!="not_sent"',)
+_SENT = (SENT,)
 
 
 def _health() -> tuple[Panel, ...]:

@@ -8,7 +8,7 @@ backtick cannot stand there.
 from __future__ import annotations
 
 from loadtest.metrics import TABLE
-from loadtest.results import IN_PERCENTILES
+from loadtest.results import IN_PERCENTILES, NEVER_SENT
 from serving.metrics import SERVER_METRICS, Metric
 
 OBJECTIVE_SHARE = 0.99
@@ -16,6 +16,8 @@ OBJECTIVE_SHARE = 0.99
 
 ANSWERED_OR_GIVEN_UP = f'outcome=~"{"|".join(IN_PERCENTILES)}"'
 """What percentiles are of, as in a report: a wait that was given up took that long or longer."""
+
+SENT = f'outcome!~"{"|".join(NEVER_SENT)}"'
 
 TARGET_LABELS = ("run", "backend")
 """What the target of a server adds to the labels of its metrics."""

@@ -37,7 +37,7 @@ from loadtest.live import MEASURING
 from loadtest.metrics import DUE, LEVEL, PHASE, REQUESTS, RESPONSE, SERVICE, SLO, WITHIN_SLO
 from loadtest.validity import FAILURE_LIMIT
 
-_OK, _FAILED = ('outcome="ok"',), ('outcome!="ok"',)
+_OK, _FAILED = ('outcome="ok"',), ('outcome!~"ok|dropped"',)
 _WAITS = (ANSWERED_OR_GIVEN_UP,)
 _MOST_STEPS = 2000
 """Points in the time range of a panel that looks for its largest value."""
@@ -104,7 +104,8 @@ def _verdict() -> tuple[Panel, ...]:
         ),
         stat(
             "Errors",
-            "Requests of all measured windows that were not answered rightly, by all that were due "
+            "Requests of all measured windows that were not answered rightly nor dropped on "
+            "purpose, by all that were due "
             f"and have ended. Above {FAILURE_LIMIT:.1%} a window is INVALID.",
             "percentunit",
             Target(f"{failed} / ({every} > 0)", "{{backend}}"),
@@ -177,7 +178,8 @@ def _load() -> tuple[Panel, ...]:
         ),
         lines(
             "Errors by class",
-            "Every request that was due ends in one class; the right answers are left out.",
+            "Every request that was due ends in one class; right answers and frames that a camera "
+            "dropped on purpose are left out.",
             "reqps",
             Target(rate(REQUESTS, "backend", "outcome", where=_FAILED), "{{outcome}} {{backend}}"),
             stacked=True,

@@ -65,6 +65,12 @@ int engine_add_right(engine *e, int payload, const char *body, uint32_t length, 
     return 1;
 }
 
+void engine_frames(engine *e, int latest_only, int64_t drop_after_ns)
+{
+    e->latest_only = latest_only;
+    e->drop_after_ns = drop_after_ns;
+}
+
 int engine_start(engine *e)
 {
     sigset_t all, before;
@@ -102,6 +108,8 @@ int64_t engine_schedule(engine *e, const int64_t *due, const uint32_t *payload, 
 
 void engine_end(engine *e, int64_t end_ns) { e->end_ns = end_ns; }
 
+void engine_give_up(engine *e) { e->giving_up = 1; }
+
 int64_t engine_drain(engine *e, record *out, int64_t room)
 {
     uint64_t tail = e->tail, head = atomic_load_explicit(&e->head, memory_order_acquire);
@@ -134,11 +142,7 @@ void engine_stop(engine *e)
     e->end_ns = 0;
     while (e->in_flight.first)
         engine_finish(e, e->in_flight.first, UNFINISHED, now_ns());
-    for (int i = 0; i < e->connection_count; i++)
-        for (connection *c = &e->connections[i]; c->held; e->held--) {
-            frame f = take_held(c);
-            engine_miss(e, f.due, f.payload, now_ns());
-        }
+    give_up_held(e);
 }
 
 void engine_free(engine *e)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from loadtest.camera_schedule import FramePolicy
 from loadtest.payload import Payload
 from loadtest.results import OUTCOMES
 
@@ -61,6 +62,8 @@ class Target:
         headers: sent with every request, such as those for authentication.
         streams: ``payloads`` are so many lists of equal length, one after the other; each has a
             connection of its own that sends one request at a time. 0: any connection sends any.
+        policy: what becomes of an arrival whose stream waits for a reply.
+        deadline_ns: ``drop-late`` drops one that is so old when its turn comes.
         connections: most connections that may be open at once; one per stream where there are.
         values_every: compare the values of every n-th reply whose bytes are new; 0 for never.
     """
@@ -70,10 +73,17 @@ class Target:
     payloads: tuple[Payload, ...]
     timeout_s: float = 10.0
     streams: int = 0
+    policy: FramePolicy = "fifo"
+    deadline_ns: int | None = None
     connections: int = 1024
     values_every: int = 20
     seed: int = 1
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def drop_after_ns(self) -> int | None:
+        """The age at which a frame whose turn comes is dropped."""
+        return self.deadline_ns if self.policy == "drop-late" else None
 
 
 class Engine(Protocol):
@@ -92,12 +102,17 @@ class Engine(Protocol):
     def schedule(self, due_ns: Column, payloads: Choice) -> int:
         """Append arrivals of an open loop, in order; returns how many there was room for.
 
-        One that is due while its stream waits for a reply is sent after it, and still due then.
+        One that is due while its stream waits for a reply is sent after it, and still due then;
+        or it is dropped, as the target's policy says.
         """
         ...
 
     def set_end(self, end_ns: int) -> None:
         """Nothing that is due at or after this moment is sent."""
+        ...
+
+    def give_up(self) -> None:
+        """What waits for its stream's reply becomes ``not_sent``, soon."""
         ...
 
     def drain(self) -> Records:

@@ -129,6 +129,8 @@ static void give_back(engine *e, connection *c)
         e->users--;
     c->closed_loop = false;
     e->idle[e->idle_count++] = c;
+    if (c->held)
+        append(&e->ready, c);
 }
 
 /* What a closed-loop connection does after a reply. */
@@ -211,11 +213,20 @@ static void send_closed(engine *e, connection *c, int64_t due)
     send_request(e, c, fixed < 0 ? due : fixed, next_payload(e, c), e->query);
 }
 
+/* The first that is not too late. */
 static void send_held(engine *e, connection *c)
 {
-    frame f = take_held(c);
-    send_request(e, c, f.due, f.payload, ++e->query);
-    e->held--; /* after it is in flight: Python is not to see neither */
+    bool sent = false;
+    while (c->held && !sent) {
+        frame f = take_held(c);
+        int64_t now = now_ns();
+        sent = !too_late(e, f.due, now);
+        if (sent)
+            send_request(e, c, f.due, f.payload, ++e->query);
+        else
+            engine_miss(e, f.due, f.payload, DROPPED, now);
+        e->held--; /* after it is in flight: Python is not to see neither */
+    }
 }
 
 /* Connections that Locust added get to work; a query whose replies are all there is followed. */
@@ -248,16 +259,16 @@ static void start_users(engine *e, int64_t now)
 static void send_in_turn(engine *e, int64_t due, uint32_t payload)
 {
     connection *c = stream_of(e, payload);
-    if (c->in_flight || c->held)
+    if (c->in_flight || c->held || c->paused)
         hold(e, c, due, payload);
     else
         send_request(e, c, due, payload, ++e->query);
 }
 
-void engine_miss(engine *e, int64_t due, uint32_t payload, int64_t now)
+void engine_miss(engine *e, int64_t due, uint32_t payload, enum outcome outcome, int64_t now)
 {
     record missed = {.due = due, .sent = now, .done = now, .payload = payload,
-                     .json_length = -1, .outcome = NOT_SENT};
+                     .json_length = -1, .outcome = outcome};
     push(e, &missed);
 }
 
@@ -276,7 +287,7 @@ static void send_due(engine *e)
         else if (e->idle_count)
             send_request(e, e->idle[--e->idle_count], due, payload, ++e->query);
         else
-            engine_miss(e, due, payload, now);
+            engine_miss(e, due, payload, NOT_SENT, now);
     }
     atomic_store_explicit(&e->due_tail, tail, memory_order_release);
 }
@@ -378,6 +389,8 @@ void *engine_run(void *given)
     be_punctual();
     while (!e->stopping) {
         int64_t now = now_ns();
+        if (atomic_exchange(&e->giving_up, 0))
+            give_up_held(e);
         send_due(e);
         expire(e, now);
         send_ready(e);

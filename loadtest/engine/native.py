@@ -40,11 +40,13 @@ _CALLS = {
     "engine_new": (_VOID, (_TEXT, _TEXT, _I64, ctypes.c_uint64, _INT, _INT, _INT)),
     "engine_add_request": (_INT, (_VOID, _TEXT, ctypes.c_uint64)),
     "engine_add_right": (_INT, (_VOID, _INT, _TEXT, _U32, ctypes.c_int32)),
+    "engine_frames": (None, (_VOID, _INT, _I64)),
     "engine_start": (_INT, (_VOID,)),
     "engine_users": (None, (_VOID, _INT, _INT)),
     "engine_limit": (None, (_VOID, _I64, _I64)),
     "engine_schedule": (_I64, (_VOID, _VOID, _VOID, _I64)),
     "engine_end": (None, (_VOID, _I64)),
+    "engine_give_up": (None, (_VOID,)),
     "engine_drain": (_I64, (_VOID, _VOID, _I64)),
     "engine_release": (None, (_VOID, ctypes.c_uint64, _U32)),
     "engine_in_flight": (_INT, (_VOID,)),
@@ -85,6 +87,8 @@ class NativeEngine:
         )
         if not self._engine:
             raise MemoryError("the load engine could not be allocated")
+        latest_only = target.policy == "latest-only"
+        self._library.engine_frames(self._engine, latest_only, target.drop_after_ns or 0)
         path = f"/v2/models/{target.model}/infer"
         for payload in target.payloads:
             headers = {**payload.headers, **target.headers}
@@ -110,6 +114,9 @@ class NativeEngine:
 
     def set_end(self, end_ns: int) -> None:
         self._library.engine_end(self._engine, end_ns)
+
+    def give_up(self) -> None:
+        self._library.engine_give_up(self._engine)
 
     def drain(self) -> Records:
         count = self._library.engine_drain(self._engine, self._room.ctypes.data, BATCH)

@@ -53,6 +53,7 @@ class PythonEngine:
         self._callers = 0
         self._streams: dict[int, Caller] = {}
         self._sending: set[int] = set()
+        self._awaiting_reply: set[int] = set()
         self._held: defaultdict[int, deque[tuple[int, int, int]]] = defaultdict(deque)
         self._dispatcher = gevent.spawn(self._dispatch)
 
@@ -85,6 +86,12 @@ class PythonEngine:
         self._arrivals.extend(zip(due_ns[:taken].tolist(), payloads[:taken].tolist(), strict=True))
         return taken
 
+    def give_up(self) -> None:
+        for held in self._held.values():
+            for arrival in held:
+                self._miss(*arrival, "not_sent")
+            held.clear()
+
     def drain(self) -> Records:
         done, self._done = self._done[:BATCH], self._done[BATCH:]
         return np.array(done, RECORD)
@@ -109,10 +116,7 @@ class PythonEngine:
         for due, sent, payload, query in self._in_flight.values():
             self._record(due, sent, payload, query, Answer("unfinished", 0, 0, now_ns))
         self._in_flight.clear()
-        for held in self._held.values():
-            for arrival in held:
-                self._miss(*arrival)
-            held.clear()
+        self.give_up()
 
     def _next_due(self, due_ns: int) -> int | None:
         """When the next closed-loop request is due; ``None`` when there is to be none."""
@@ -199,16 +203,20 @@ class PythonEngine:
                 caller = self._idle.pop() if self._idle else self._caller()
                 gevent.spawn(self._send_and_return, caller, due_ns, payload, self._queries)
             else:
-                self._miss(due_ns, payload, self._queries)
+                self._miss(due_ns, payload, self._queries, "not_sent")
 
-    def _miss(self, due_ns: int, payload: int, query: int) -> None:
+    def _miss(self, due_ns: int, payload: int, query: int, outcome: str) -> None:
         now_ns = time.monotonic_ns()
-        self._record(due_ns, now_ns, payload, query, Answer("not_sent", 0, 0, now_ns))
+        self._record(due_ns, now_ns, payload, query, Answer(outcome, 0, 0, now_ns))
 
     def _send_in_turn(self, due_ns: int, payload: int, query: int) -> None:
-        """After all that its stream was given before."""
+        """After all that its stream was given before, as far as its policy keeps them."""
         stream = payload // self._samples
         held = self._held[stream]
+        # While no reply is awaited the first of them is about to be sent.
+        leaving = stream not in self._awaiting_reply
+        if self._target.policy == "latest-only" and len(held) > leaving:
+            self._miss(*held.pop(), "dropped")
         held.append((due_ns, payload, query))
         if stream not in self._sending:
             self._sending.add(stream)
@@ -218,8 +226,16 @@ class PythonEngine:
         if stream not in self._streams:
             self._streams[stream] = self._caller(stream)
         held = self._held[stream]
+        drop_after_ns = self._target.drop_after_ns
         while held:
-            self._send(self._streams[stream], *held.popleft())
+            due_ns, payload, query = held.popleft()
+            waited = stream in self._awaiting_reply
+            if waited and drop_after_ns and time.monotonic_ns() - due_ns >= drop_after_ns:
+                self._miss(due_ns, payload, query, "dropped")
+                continue
+            self._awaiting_reply.add(stream)
+            self._send(self._streams[stream], due_ns, payload, query)
+        self._awaiting_reply.discard(stream)
         self._sending.remove(stream)
 
     def _send_and_return(self, caller: Caller, due_ns: int, payload: int, query: int) -> None:

@@ -69,6 +69,8 @@ struct engine {
     int64_t timeout_ns;
     uint64_t seed;
     int connection_count, values_every, epoll, payload_count, streams;
+    bool latest_only;
+    int64_t drop_after_ns; /* 0 for never */
     request *requests;
     connection *connections;
     connection **idle;
@@ -78,7 +80,7 @@ struct engine {
     uint64_t query;
     pthread_t thread;
     bool running;
-    _Atomic int wanted_users, together, flying, stopping;
+    _Atomic int wanted_users, together, flying, stopping, giving_up;
     _Atomic int64_t end_ns, remaining, fixed_due, lost, waiting_bytes, held;
     record *ring;
     _Atomic uint64_t head, tail; /* written by the engine, read by Python */
@@ -111,7 +113,7 @@ static inline int64_t now_ns(void)
 /* The thread's body, and the end of one request; in engine.c. */
 void *engine_run(void *given);
 void engine_finish(engine *e, connection *c, enum outcome outcome, int64_t now);
-void engine_miss(engine *e, int64_t due, uint32_t payload, int64_t now);
+void engine_miss(engine *e, int64_t due, uint32_t payload, enum outcome outcome, int64_t now);
 void disconnect(connection *c);
 
 /* In turns.c. With streams, connection i has the i-th list of requests. */
@@ -119,5 +121,7 @@ uint32_t next_payload(engine *e, connection *c);
 connection *stream_of(engine *e, uint32_t payload);
 void hold(engine *e, connection *c, int64_t due, uint32_t payload);
 frame take_held(connection *c); /* of a connection that holds some; the caller counts it off */
+void give_up_held(engine *e); /* while nothing is ready */
+bool too_late(engine *e, int64_t due, int64_t now);
 
 #endif

@@ -26,6 +26,12 @@ connection *stream_of(engine *e, uint32_t payload)
 
 void hold(engine *e, connection *c, int64_t due, uint32_t payload)
 {
+    if (e->latest_only && c->held) {
+        engine_miss(e, c->held->due, c->held->payload, DROPPED, now_ns());
+        c->held->due = due;
+        c->held->payload = payload;
+        return;
+    }
     frame *f = malloc(sizeof *f);
     if (!f) {
         e->lost++;
@@ -35,6 +41,20 @@ void hold(engine *e, connection *c, int64_t due, uint32_t payload)
     *(c->held ? &c->last_held->next : &c->held) = f;
     c->last_held = f;
     e->held++;
+}
+
+bool too_late(engine *e, int64_t due, int64_t now)
+{
+    return e->drop_after_ns && now - due >= e->drop_after_ns;
+}
+
+void give_up_held(engine *e)
+{
+    for (int i = 0; i < e->connection_count; i++)
+        for (connection *c = &e->connections[i]; c->held; e->held--) {
+            frame f = take_held(c);
+            engine_miss(e, f.due, f.payload, NOT_SENT, now_ns());
+        }
 }
 
 frame take_held(connection *c)

@@ -13,6 +13,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 from loadtest.analysis import QUANTILES, percentiles_ms, samples_of
+from loadtest.delivered import Delivered, FramesRecord
 from loadtest.explained import ServerTimings
 from loadtest.folder import ResultsFolder
 from loadtest.measures import decoding
@@ -76,6 +77,7 @@ def _cells(run: str, manifest: Manifest, trial: Trial, histograms: Histograms) -
         yield from _percentile_cells("service", percentiles_ms(samples_of(histograms.service_time)))
     yield "server_timings_missing", str, trial.server_timings_missing
     yield from _timing_cells(trial.server_timings)
+    yield from _frames_cells(trial.frames)
     yield from _resource_cells(trial.resources)
 
 
@@ -163,6 +165,13 @@ def _timing_cells(told: ServerTimings | None) -> Iterator[Cell]:
     for name, phase in told.phases.items():
         yield f"server_timings.{name}_requests", int, phase.count
         yield f"server_timings.{name}_ns", int, phase.ns
+
+
+def _frames_cells(told: FramesRecord | None) -> Iterator[Cell]:
+    """Of all streams together."""
+    yield "frames.policy", str, told.policy if told else None
+    yield "frames.deadline_ms", float, told.deadline_ms if told else None
+    yield from _model_cells("frames", Delivered, told.together if told else None)
 
 
 def _resource_cells(use: ResourceUse | None) -> Iterator[Cell]:

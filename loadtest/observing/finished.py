@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 
 from loadtest.folder import ResultsFolder
 from loadtest.metrics import LOAD
-from loadtest.results import OUTCOMES, Histograms, Trial
+from loadtest.results import NEVER_SENT, OUTCOMES, Histograms, Trial
 from serving.errors import ResultsError
 from serving.metrics.buckets import CLIENT_NS, bounds_with
 
@@ -52,7 +52,8 @@ class MeasuredWindow:
         """
         windows = self.histograms().response_time
         found = {name: [_total(w.get(name)) for w in windows] for name in OUTCOMES}
-        found["not_sent"][-1] += self.trial.outcomes["not_sent"]
+        for name in NEVER_SENT:
+            found[name][-1] += self.trial.outcomes[name]
         if {name: sum(counts) for name, counts in found.items()} != self.trial.outcomes:
             raise self._torn("the outcomes")
         return found

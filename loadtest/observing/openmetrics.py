@@ -48,14 +48,21 @@ from loadtest.observing.finished import (
 )
 from loadtest.resources.families import families as rows_of
 from loadtest.resources.log import read_samples
-from loadtest.results import IN_PERCENTILES, OUTCOMES, VERDICTS, Histograms, Window
+from loadtest.results import (
+    IN_PERCENTILES,
+    NEVER_SENT,
+    OUTCOMES,
+    VERDICTS,
+    Histograms,
+    Window,
+)
 from serving.metrics.table import Metric
 
 Counts = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 """Is told how many parts of how many are done."""
 
-_WITH_DURATION = tuple(outcome for outcome in OUTCOMES if outcome != "not_sent")
+_WITH_DURATION = tuple(outcome for outcome in OUTCOMES if outcome not in NEVER_SENT)
 
 
 @cache

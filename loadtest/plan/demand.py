@@ -132,7 +132,7 @@ class CameraDemand:
     @property
     def frames(self) -> Frames:
         deadline_ns = self.deadline_ns if self.policy == "drop-late" else 0
-        return Frames(self.policy, deadline_ns, self.in_order)
+        return Frames(self.policy, deadline_ns, self.in_order, in_queue=False)
 
     def arrivals(self, length_s: float, seed: np.random.SeedSequence) -> Arrivals:
         frames = max(math.ceil(length_s * self.cameras.fps), 1)

@@ -108,7 +108,7 @@ def predicted(
     if load.streams is not None:
         policy: FramePolicy = load.streams.policy
         deadline_ns = load.streams.deadline_ns or 0
-        frames = Frames(policy, deadline_ns if policy == "drop-late" else 0)
+        frames = Frames(policy, deadline_ns if policy == "drop-late" else 0, in_queue=False)
     inside = slice(window.first, window.last)
     values = []
     for number in range(WINDOWS):

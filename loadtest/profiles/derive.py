@@ -11,7 +11,7 @@ from loadtest.analysis import point_of
 from loadtest.folder import ResultsFolder
 from loadtest.profiles.record import Energy, Profile, Repeat, SweepPoint
 from loadtest.profiles.scheduling import Scheduling, scheduled, scheduling_of
-from loadtest.profiles.service import Loop, Service, service_of
+from loadtest.profiles.service import Loop, Service, may_rest, service_of
 from loadtest.results import OUTCOMES, Manifest, Trial
 from serving.errors import ResultsError
 
@@ -104,6 +104,12 @@ class _Measured:
             yield scheduling.unplannable
         if len(self._alone.done_ns) < _FEWEST_ALONE:
             yield f"repeat {self.number}: too few VALID requests of one user alone"
+        if may_rest(self._alone.done_ns, scheduling.delay_ns):
+            yield (
+                f"repeat {self.number}: the queue waits {scheduling.delay_ns / 1e6:g} ms for "
+                "company, about as long as a request is served: instances rest, so their times "
+                "cannot be told"
+            )
         if not self._service.clear:
             yield (
                 f"repeat {self.number}: the replies of one batch cannot be told from the next "

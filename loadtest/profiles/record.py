@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from loadtest.record import Record
 from loadtest.results import Machine, Percentiles, Verdict
@@ -69,3 +69,10 @@ class Profile(Record):
     energy_missing: str | None = Field(default=None, description="why energy is null")
     verdict: Verdict
     reasons: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_samples_where_valid(self) -> Profile:
+        lacking = [one for one in self.repeats if not (one.service_ns and one.alone_ns)]
+        if self.verdict == "VALID" and (lacking or not self.repeats):
+            raise ValueError("it is called VALID, and has a repeat without samples or no repeat")
+        return self

@@ -51,8 +51,9 @@ def scheduling_of(label: str, configuration: str) -> Scheduling:
     why = ""
     if instances > 1:
         why = f"batches of {instances} instances cannot be told apart by their replies"
+    # What waits leaves with the largest preferred size as soon as it can, so none is above it.
     return Scheduling(
-        max(message.max_batch_size, 1),
+        max(batching.preferred_batch_sizes, default=max(message.max_batch_size, 1)),
         instances,
         batching.preferred_batch_sizes,
         batching.max_queue_delay_ns,

@@ -82,6 +82,15 @@ def service_of(loops: list[Loop], *, instances: int, largest: int) -> Service:
     return Service(_often(joined), blurred / gaps)
 
 
+def may_rest(alone_ns: Times, delay_ns: int) -> bool:
+    """Whether instances rest in a closed loop because the queue waits ``delay_ns`` for company.
+
+    What came during a batch has waited for long enough when it ends, unless the delay is about as
+    long as a batch of one row takes. A lone request waits for all of the delay, then is served.
+    """
+    return bool(len(alone_ns)) and 3 * delay_ns > float(np.median(alone_ns))
+
+
 def _between(ends_ns: Times, instances: int) -> Times:
     return ends_ns[instances:] - ends_ns[:-instances]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loadtest.report import numbers
 from loadtest.report.answer import answer_of
 from loadtest.report.footprint import FootprintRow, footprints
+from loadtest.report.frames import frames_of
 from loadtest.report.searching import searched
 from loadtest.report.verdicts import verdicts_of
 from loadtest.results import Rank, Summary
@@ -27,6 +28,7 @@ def markdown(summary: Summary) -> str:
         *_warnings(summary),
         *_ranking(summary),
         *_searches(summary),
+        *_frames(summary),
         *_verdicts(summary),
         _machine(summary),
         fenced(manifest.command),
@@ -112,6 +114,24 @@ def _searches(summary: Summary) -> Iterator[str]:
         asked = escape(" and ".join(summary.objectives))
         heads = ("backend", "searches", f"requests/s within {asked}", "range", "probes")
         yield table(heads, rows, left=(0,))
+
+
+def _frames(summary: Summary) -> Iterator[str]:
+    rows = [
+        (
+            *(escape(one.backend), f"{one.level:.4g}", escape(one.rule), one.due),
+            *(one.together.delivered, one.together.age_p50, one.together.age_p99),
+            *(one.together.missed, one.together.dropped, one.together.longest_gap),
+        )
+        for one in frames_of(summary)
+    ]
+    if rows:
+        unit = escape(summary.manifest.settings.level_name)
+        heads = (
+            *("backend", unit, "policy", "frames/s due", "delivered/s", "age p50 (ms)"),
+            *("age p99 (ms)", "missed", "dropped", "longest gap (ms)"),
+        )
+        yield table(heads, rows, left=(0, 2))
 
 
 def _verdicts(summary: Summary) -> Iterator[str]:

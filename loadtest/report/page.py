@@ -9,7 +9,15 @@ from markupsafe import Markup
 
 from loadtest.analysis import percentile_name
 from loadtest.confidence import sample_floor
-from loadtest.report import breakdown, footprint, numbers, resources, searching, shape_figures
+from loadtest.report import (
+    breakdown,
+    footprint,
+    frames,
+    numbers,
+    resources,
+    searching,
+    shape_figures,
+)
 from loadtest.report.answer import SEARCHED, answer_of
 from loadtest.report.drawn import figures_of
 from loadtest.report.figures import NEUTRAL, styles
@@ -54,6 +62,7 @@ def render(summary: Summary) -> str:
         spectrum_rows=shape_figures.spectrum_rows(summary),
         heatmap_rows=shape_figures.heatmap_rows(summary),
         breakdown=breakdown.section_of(summary),
+        frames=frames.frames_of(summary),
         resources=resources.section_of(summary),
         gpu_columns=resources.GPU_COLUMNS,
         footprints=footprint.footprints(summary),

@@ -9,6 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from loadtest.report.frames import frames_lines
 from loadtest.report.numbers import MISSING, bounded, bounds, drop, rate, ratio
 from loadtest.report.searching import Searched, searched
 from loadtest.report.verdicts import verdicts_of
@@ -119,6 +120,7 @@ def verdict_lines(summary: Summary) -> list[str]:
         lines.append(f"Incomplete: {summary.finished_trials}{planned} trials finished.")
     if not summary.objectives:
         lines += _against_first(summary)
+    lines += frames_lines(summary)
     lines += [f"{one.subject}: {one.label}: {one.why}" for one in verdicts_of(summary)]
     return lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from loadtest.resources.rails import INA3221, NVML, RAPL
+from loadtest.resources.rails import INA3221, NVML, RAPL, TEGRASTATS
 
 _JETSON_WHOLES = (
     ("VDD_IN",),
@@ -32,8 +32,9 @@ def whole(rails: Collection[str]) -> tuple[str, ...]:
     - Without a GPU ``psys`` alone, where there is one: the platform, with all of these in it.
       Whether a GPU in a slot is part of it depends on the board, so it does not count beside one.
     """
-    if any(rail.startswith(f"{INA3221}:") for rail in rails):
-        return _jetson(rails)
+    for source in (INA3221, TEGRASTATS):
+        if any(rail.startswith(f"{source}:") for rail in rails):
+            return _jetson(rails, source)
     gpus = sorted(rail for rail in rails if rail.startswith(f"{NVML}:"))
     processor = sorted(rail for rail in rails if _is_package(rail) or _is_dram(rail))
     platform = sorted(rail for rail in rails if rail.startswith(f"{RAPL}:psys"))
@@ -42,9 +43,9 @@ def whole(rails: Collection[str]) -> tuple[str, ...]:
     return (*processor, *gpus)
 
 
-def _jetson(rails: Iterable[str]) -> tuple[str, ...]:
+def _jetson(rails: Iterable[str], source: str) -> tuple[str, ...]:
     for labels in _JETSON_WHOLES:
-        names = tuple(f"{INA3221}:{label}" for label in labels)
+        names = tuple(f"{source}:{label}" for label in labels)
         if set(names) <= set(rails):
             return names
     return ()

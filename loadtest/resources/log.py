@@ -66,11 +66,11 @@ class SampleLog:
         self._offsets.append(offset)
 
     def around(self, start_unix_s: float, end_unix_s: float) -> list[Sample]:
-        """Samples of the window, of the moments beside it, and of the time before it in which
-        everything was read at least once.
+        """Samples of the window and of the time around it in which everything was read at least
+        once: what costs much to read is not in each of them.
         """
         first = max(bisect_right(self._times, start_unix_s - 2 * LONGEST_S) - 1, 0)
-        last = bisect_left(self._times, end_unix_s) + 1
+        last = bisect_left(self._times, end_unix_s + 2 * LONGEST_S) + 1
         if first >= len(self._times):
             return []
         with self._path.open("rb") as file:

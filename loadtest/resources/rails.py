@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from loadtest.resources.record import RailState
-from loadtest.resources.roots import Reading, Roots, UnreadableError, because, read_file
+from loadtest.resources.roots import Reading, Roots, UnreadableError, read_number, read_text
 
-RAPL, INA3221, NVML = "rapl", "ina3221", "nvml"
+RAPL, INA3221, NVML, TEGRASTATS = "rapl", "ina3221", "nvml", "tegrastats"
 """Where a rail is read; the first part of its name."""
 
 _NOT_CONNECTED = "NC"
@@ -118,7 +118,7 @@ def _rapl(sys: Path) -> list[Rail]:
     ``intel-rapl-mmio`` shows the same package once more and is left out.
     """
     folders = sorted((sys / "class/powercap").glob("intel-rapl:*"))
-    names = {folder.name: _text(folder / "name") for folder in folders}
+    names = {folder.name: read_text(folder / "name") for folder in folders}
     rails: list[Rail] = []
     for folder in folders:
         above = names.get(folder.name.rpartition(":")[0])
@@ -136,10 +136,10 @@ def _rapl(sys: Path) -> list[Rail]:
 def _ina3221(sys: Path) -> list[Rail]:
     rails: list[Rail] = []
     for folder in sorted((sys / "class/hwmon").glob("hwmon*")):
-        if _text(folder / "name") != INA3221:
+        if read_text(folder / "name") != INA3221:
             continue
         for channel in (1, 2, 3):  # from the fourth on they are sums of these
-            label = _text(folder / f"in{channel}_label")
+            label = read_text(folder / f"in{channel}_label")
             if label and label != _NOT_CONNECTED:
                 volts = _number(folder / f"in{channel}_input", 1e-3)
                 amperes = _number(folder / f"curr{channel}_input", 1e-3)
@@ -151,7 +151,7 @@ def _ina3221_before_hwmon(sys: Path) -> list[Rail]:
     rails: list[Rail] = []
     for file in sorted((sys / "bus/i2c/drivers/ina3221x").glob("*/iio:device*/rail_name_*")):
         channel = file.name.rpartition("_")[2]
-        label = _text(file)
+        label = read_text(file)
         if label and label != _NOT_CONNECTED:
             watts = _number(file.with_name(f"in_power{channel}_input"), 1e-3)
             rails.append(MeterRail(f"{INA3221}:{label}", watts))
@@ -162,23 +162,5 @@ def _product(volts: Callable[[], float], amperes: Callable[[], float]) -> Callab
     return lambda: volts() * amperes()
 
 
-def _text(path: Path) -> str:
-    """Empty where there is no such file."""
-    try:
-        return read_file(path).decode().strip()
-    except OSError:
-        return ""
-
-
 def _number(path: Path, unit: float) -> Callable[[], float]:
-    def read() -> float:
-        try:
-            return int(read_file(path)) * unit
-        except PermissionError as error:
-            raise UnreadableError(f"{because(error)}; root may read it") from None
-        except OSError as error:
-            raise UnreadableError(because(error)) from None
-        except ValueError:
-            raise UnreadableError(f"{path} holds no number") from None
-
-    return read
+    return lambda: read_number(path) * unit

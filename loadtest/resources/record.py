@@ -58,6 +58,40 @@ class RailState(_Record):
     joules: float = Field(description="since the sampling began")
 
 
+class ClockState(_Record):
+    hz: float
+    limit_hz: float = Field(description="may not be passed now")
+    rated_hz: float | None = Field(description="highest that the hardware has")
+
+
+class ZoneState(_Record):
+    celsius: float
+
+
+class CoolerState(_Record):
+    state: int = Field(description="0 does not cool")
+    highest: int
+
+
+class ThrottleState(_Record):
+    events: int = Field(description="since the boot")
+
+
+class MemoryState(_Record):
+    """Of the whole machine; on a Jetson CPU and GPU share it."""
+
+    total_bytes: int
+    available_bytes: int
+    gpu_bytes: int | None = Field(default=None, description="held by clients of the shared GPU")
+
+
+class BoardRecord(_Record):
+    """What the device says it is; null where it does not."""
+
+    model: str | None = None
+    l4t: str | None = Field(default=None, description="release of Jetson Linux")
+
+
 class Sample(_Record):
     """One moment; a line of ``resources.jsonl``."""
 
@@ -72,6 +106,12 @@ class Sample(_Record):
     network: dict[str, InterfaceState] = {}
     gpus: dict[str, GpuState] = {}
     rails: dict[str, RailState] = {}
+    clocks: dict[str, ClockState] = {}
+    zones: dict[str, ZoneState] = Field(default={}, description="thermal zones")
+    coolers: dict[str, CoolerState] = Field(default={}, description="cooling devices")
+    throttles: dict[str, ThrottleState] = Field(default={}, description="counters of throttling")
+    memory: MemoryState | None = None
+    power_mode: str | None = Field(default=None, description="of a Jetson")
     sampling_cpu_s: float = Field(default=0.0, description="what the sampling itself has used")
     unmeasurable: dict[str, str] = {}
 
@@ -115,6 +155,23 @@ class GpuUse(_Record):
     throttled: tuple[str, ...] | None = Field(description="every reason seen in the window")
 
 
+class ClockUse(_Record):
+    hz: Gauge
+    limit_hz: Gauge
+    rated_hz: float | None
+
+
+class CoolerUse(_Record):
+    state: Gauge
+    highest: int
+
+
+class MemoryUse(_Record):
+    total_bytes: int
+    available_bytes: Gauge
+    gpu_bytes: Gauge | None
+
+
 class RailUse(_Record):
     watts: float
     joules: float
@@ -142,5 +199,11 @@ class ResourceUse(_Record):
     gpus: dict[str, GpuUse] = {}
     rails: dict[str, RailUse] = {}
     energy: Energy | None = None
+    clocks: dict[str, ClockUse] = {}
+    zones: dict[str, Gauge] = Field(default={}, description="degrees Celsius by thermal zone")
+    coolers: dict[str, CoolerUse] = {}
+    throttles: dict[str, float] = Field(default={}, description="events in the window")
+    memory: MemoryUse | None = None
+    power_modes: tuple[str, ...] = Field(default=(), description="of a Jetson, in their order")
     sampling_cores: float | None = Field(default=None, description="mean CPUs that sampling used")
     unmeasurable: dict[str, str] = {}

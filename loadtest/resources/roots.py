@@ -8,16 +8,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from serving.errors import UsageError
+
 T = TypeVar("T")
 _CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Roots:
-    """Root folders of the kernel's files; a test lays out another machine's."""
+    """Root folders of the kernel's files; a test lays out another machine's.
+
+    Attributes:
+        proc: where processes are.
+        sys: where sensors are.
+        device: below it lie files that tell what the board is, and its memory.
+    """
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
+    device: Path = Path("/")
+
+
+def device_roots(folder: Path | None) -> Roots:
+    """Sensors and board from ``folder``, laid out as ``/``; processes are always this machine's.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if folder is None:
+        return Roots()
+    if not folder.is_dir():
+        raise UsageError(
+            f"the device folder {folder} does not exist", hint="Give one that is laid out as /."
+        )
+    return Roots(sys=folder / "sys", device=folder)
 
 
 @dataclass(frozen=True)
@@ -46,6 +70,26 @@ def read_file(path: str | Path) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def read_text(path: str | Path) -> str:
+    """Stripped, also of the null bytes that end texts of a device tree; empty without a file."""
+    try:
+        return read_file(path).decode(errors="replace").strip().rstrip("\0")
+    except OSError:
+        return ""
+
+
+def read_number(path: str | Path) -> int:
+    """Raises UnreadableError, with the reason, where ``path`` holds no whole number."""
+    try:
+        return int(read_file(path))
+    except PermissionError as error:
+        raise UnreadableError(f"{because(error)}; root may read it") from None
+    except OSError as error:
+        raise UnreadableError(because(error)) from None
+    except ValueError:
+        raise UnreadableError(f"{path} holds no number") from None
 
 
 def because(error: OSError) -> str:

@@ -11,13 +11,16 @@ from types import TracebackType
 from typing import Any
 
 from loadtest.resources.cores import read_cores
+from loadtest.resources.device import Device, DeviceState
 from loadtest.resources.gpu import Gpus, load_nvml
 from loadtest.resources.log import SampleLog
 from loadtest.resources.network import read_network
+from loadtest.resources.pace import Seldom
 from loadtest.resources.processes import Family
-from loadtest.resources.rails import Rails, find_rails
+from loadtest.resources.rails import INA3221, Rails, find_rails
 from loadtest.resources.record import ResourceUse, RoleState, Sample
-from loadtest.resources.roots import Roots
+from loadtest.resources.roots import Reading, Roots
+from loadtest.resources.tegrastats import TegraLog
 from loadtest.resources.window import use_over
 
 SERVER, GENERATOR = "server", "generator"
@@ -44,11 +47,13 @@ class Sampler:
         roots: Roots | None = None,
         nvml: Any = None,
         interval_s: float = 1.0,
+        tegrastats: Path | None = None,
     ) -> None:
         """Nothing is read before the ``with`` block.
 
         ``path`` gets a line per sample. ``apart`` gives process numbers whose families belong to
         no role, such as a Prometheus. ``roots`` and ``nvml`` are another machine's, for tests.
+        ``tegrastats`` is a log that grows; its rails count where sysfs shows no INA3221.
         """
         self.latest: Sample | None = None
         self.idle_watts: dict[str, float] = {}
@@ -60,6 +65,9 @@ class Sampler:
         self._log: SampleLog | None = None
         self._gpus: Gpus | None = None
         self._rails = Rails(())
+        self._tegrastats = TegraLog(tegrastats) if tegrastats else None
+        self._device: Device | None = None
+        self._device_pace: Seldom[Reading[DeviceState]] = Seldom()
         self._families: dict[str, Family] = {}
         self._backend: str | None = None
         self._since_unix_s: float | None = None
@@ -170,7 +178,11 @@ class Sampler:
 
     def _open(self) -> None:
         self._gpus = Gpus(self._nvml or load_nvml())
-        self._rails = Rails([*find_rails(self._roots), *self._gpus.rails()])
+        rails = find_rails(self._roots)
+        if self._tegrastats and not any(rail.name.startswith(f"{INA3221}:") for rail in rails):
+            rails += self._tegrastats.rails()
+        self._rails = Rails([*rails, *self._gpus.rails()])
+        self._device = Device(self._roots)
         self._log = SampleLog(self._path)
 
     def _close(self) -> None:
@@ -210,6 +222,10 @@ class Sampler:
         gpus = self._gpus.read() if self._gpus else None
         for other in (cores, network, rails, *((gpus,) if gpus else ())):
             why.update(other.unmeasurable)
+        device = self._read_device(at_once=at_once)
+        why.update(device.unmeasurable)
+        if device.value.gpus and not (gpus and gpus.value):
+            why.pop("gpus", None)
         return Sample(
             unix_s=unix_s,
             monotonic_s=monotonic_s,
@@ -218,8 +234,21 @@ class Sampler:
             roles=roles,
             cores=cores.value,
             network=network.value,
-            gpus=gpus.value if gpus else {},
+            gpus={**(gpus.value if gpus else {}), **device.value.gpus},
             rails=rails.value,
+            clocks=device.value.clocks,
+            zones=device.value.zones,
+            coolers=device.value.coolers,
+            throttles=device.value.throttles,
+            memory=device.value.memory,
+            power_mode=device.value.power_mode,
             sampling_cpu_s=self._cpu_s,
             unmeasurable=why,
         )
+
+    def _read_device(self, *, at_once: bool) -> Reading[DeviceState]:
+        """Nothing at all in between two readings: many cores have many files."""
+        if self._device is None:
+            return Reading(DeviceState())
+        reading, age_s = self._device_pace.read(self._device.read, at_once=at_once)
+        return reading if reading is not None and age_s == 0 else Reading(DeviceState())

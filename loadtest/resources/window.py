@@ -12,11 +12,14 @@ from itertools import pairwise
 
 from loadtest.resources.energy import whole
 from loadtest.resources.record import (
+    ClockUse,
+    CoolerUse,
     CoreUse,
     Energy,
     Gauge,
     GpuUse,
     InterfaceUse,
+    MemoryUse,
     RailUse,
     ResourceUse,
     RoleState,
@@ -27,6 +30,9 @@ from loadtest.resources.record import (
 _TOO_FEW = "fewer than two readings around the window"
 _STANDS_STILL = "its counter stands still"
 _UNKNOWN_WHOLE = "it is not known which of these rails make up the machine"
+
+_OF_DEVICE = ("gpus", "clocks", "zones", "coolers", "throttles", "memory", "power_mode")
+"""Parts that are not in every sample, the GPU of a board among them."""
 
 _AGES = {
     "pss_bytes": "pss_age_s",
@@ -89,7 +95,7 @@ def use_over(
         _monotonic_s(samples, start_unix_s),
         _monotonic_s(samples, end_unix_s),
         visit=samples[bisect_right(times, end_unix_s) - 1].since_unix_s,
-        told={what: why for sample in around for what, why in sample.unmeasurable.items()},
+        told=_told(samples, around),
     )
     rails = window.rails()
     return ResourceUse(
@@ -101,9 +107,26 @@ def use_over(
         gpus={gpu: window.gpu(gpu) for gpu in window.names("gpus")},
         rails=rails,
         energy=window.energy(rails, inferences, idle_watts),
+        clocks=window.clocks(),
+        zones=window.zones(),
+        coolers=window.coolers(),
+        throttles=window.throttles(),
+        memory=window.memory(),
+        power_modes=window.power_modes(),
         sampling_cores=window.rate("sampling_cpu_s"),
         unmeasurable=window.unmeasurable(),
     )
+
+
+def _told(samples: Sequence[Sample], around: Sequence[Sample]) -> dict[str, str]:
+    """What the samples call unmeasurable; of the device also those further away."""
+    far = {
+        what: why
+        for sample in samples
+        for what, why in sample.unmeasurable.items()
+        if what.partition(".")[0] in _OF_DEVICE
+    }
+    return far | {what: why for sample in around for what, why in sample.unmeasurable.items()}
 
 
 @dataclass
@@ -114,7 +137,7 @@ class _Window:
     measured, or by the beginning of that path.
 
     Attributes:
-        samples: also from long before, for what is read seldom.
+        samples: also from long before and after, for what is read seldom.
         around: from the last one before the window to the first one after it.
         visit: counters of roles are comparable while the same server is watched.
         told: what the samples themselves call unmeasurable.
@@ -130,7 +153,8 @@ class _Window:
     _lacking: dict[str, str] = field(default_factory=dict)
 
     def names(self, part: str) -> list[str]:
-        return list(dict.fromkeys(name for s in self.around for name in getattr(s, part)))
+        samples = self.samples if part in _OF_DEVICE else self.around
+        return list(dict.fromkeys(name for s in samples for name in getattr(s, part)))
 
     def rate(self, *path: str) -> float | None:
         """Growth of a counter per second."""
@@ -197,6 +221,53 @@ class _Window:
             return None
         self._found.add(f"gpus.{gpu}.throttled")
         return tuple(dict.fromkeys(reason for reasons in known for reason in reasons))
+
+    def clocks(self) -> dict[str, ClockUse]:
+        found = {}
+        for name in self.names("clocks"):
+            hz = self.gauge("clocks", name, "hz")
+            limit_hz = self.gauge("clocks", name, "limit_hz")
+            if hz is not None and limit_hz is not None:
+                rated = [s.clocks[name].rated_hz for s in self.samples if name in s.clocks]
+                found[name] = ClockUse(hz=hz, limit_hz=limit_hz, rated_hz=rated[-1])
+        return found
+
+    def zones(self) -> dict[str, Gauge]:
+        found = {name: self.gauge("zones", name, "celsius") for name in self.names("zones")}
+        return {name: gauge for name, gauge in found.items() if gauge is not None}
+
+    def coolers(self) -> dict[str, CoolerUse]:
+        found = {}
+        for name in self.names("coolers"):
+            state = self.gauge("coolers", name, "state")
+            if state is not None:
+                highest = max(s.coolers[name].highest for s in self.samples if name in s.coolers)
+                found[name] = CoolerUse(state=state, highest=highest)
+        return found
+
+    def throttles(self) -> dict[str, float]:
+        rates = {name: self.rate("throttles", name, "events") for name in self.names("throttles")}
+        length_s = self.end_s - self.start_s
+        return {name: rate * length_s for name, rate in rates.items() if rate is not None}
+
+    def memory(self) -> MemoryUse | None:
+        total_bytes = [s.memory.total_bytes for s in self.samples if s.memory is not None]
+        if not total_bytes:
+            return None
+        available = self.gauge("memory", "available_bytes")
+        if available is None:
+            return None
+        told = any(s.memory is not None and s.memory.gpu_bytes is not None for s in self.samples)
+        gpu = self.gauge("memory", "gpu_bytes") if told else None
+        return MemoryUse(total_bytes=total_bytes[-1], available_bytes=available, gpu_bytes=gpu)
+
+    def power_modes(self) -> tuple[str, ...]:
+        """Those of the window; where nothing was read in it, the last one before."""
+        inside = [s.power_mode for s in self.around if s.power_mode is not None]
+        if not inside:
+            earlier = [s for s in self.samples if s.monotonic_s <= self.start_s]
+            inside = [s.power_mode for s in earlier if s.power_mode is not None][-1:]
+        return tuple(dict.fromkeys(inside))
 
     def rails(self) -> dict[str, RailUse]:
         watts = {rail: self.rate("rails", rail, "joules") for rail in self.names("rails")}
@@ -270,6 +341,8 @@ class _Window:
     def _value(self, sample: Sample, path: tuple[str, ...]) -> float | None:
         if len(path) == 1:
             value = getattr(sample, path[0])
+        elif len(path) == 2:
+            value = getattr(getattr(sample, path[0]), path[1], None)
         else:
             part, name, figure = path
             holder = getattr(sample, part).get(name)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from loadtest.results import Settings
 from loadtest.scenarios import (
     bursty,
+    cameras,
     closed,
     constant,
     multi_stream,
@@ -21,14 +22,14 @@ from loadtest.scenarios import (
     spike,
     streams,
 )
-from loadtest.scenarios.base import ClosedLoop, Load, OpenLoop, Parameters, Scenario
+from loadtest.scenarios.base import ClosedLoop, Load, OpenLoop, Parameters, Scenario, Streams
 from serving.errors import UsageError
 
 SCENARIOS: Mapping[str, Scenario] = {
     module.SCENARIO.name: module.SCENARIO
     for module in (
         *(closed, single_stream, multi_stream, server, offline),
-        *(constant, ramp, spike, bursty, soak, replay, streams),
+        *(constant, ramp, spike, bursty, soak, replay, streams, cameras),
     )
 }
 
@@ -38,6 +39,7 @@ __all__ = [
     "Load",
     "OpenLoop",
     "Scenario",
+    "Streams",
     "find_scenario",
     "is_closed",
     "make_load",

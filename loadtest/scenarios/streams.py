@@ -7,15 +7,10 @@ waited is timed from when it was due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from itertools import count
-
-import numpy as np
 from pydantic import Field
 
-from loadtest.scenarios.base import ClosedLoop, Load, OpenLoop, Parameters, Scenario
-from loadtest.schedule import CHUNK, Times
+from loadtest.camera_schedule import Cameras
+from loadtest.scenarios.base import ClosedLoop, Load, OpenLoop, Parameters, Scenario, streams_of
 
 
 class StreamsParameters(Parameters):
@@ -26,21 +21,9 @@ class StreamsParameters(Parameters):
 
 def _make(level: float, parameters: StreamsParameters, _duration_s: float) -> Load:
     if parameters.pace_fps is None:
-        return ClosedLoop(users=int(level))
-    streams = int(level)
-    return OpenLoop(partial(_frames, streams, parameters.pace_fps), streams=streams)
-
-
-def _frames(streams: int, pace_fps: float, rng: np.random.Generator) -> Iterator[Times]:
-    """All streams' frames in one schedule: the i-th belongs to stream ``i % streams``.
-
-    Nobody sets cameras going together, so each stream begins somewhere in its first period.
-    """
-    phases = np.sort(rng.random(streams))
-    periods = max(1, CHUNK // streams)
-    for first in count(0, periods):
-        turns = np.arange(first, first + periods)[:, None] + phases
-        yield np.rint(turns.ravel() / pace_fps * 1e9).astype(np.int64)
+        return ClosedLoop(users=int(level), in_order=True)
+    # Nobody sets cameras going together, so each stream begins somewhere in its first period.
+    return OpenLoop.of(streams_of(Cameras(int(level), parameters.pace_fps)))
 
 
 SCENARIO = Scenario(
@@ -51,5 +34,4 @@ SCENARIO = Scenario(
     make=_make,
     parameters=StreamsParameters,
     whole_levels=True,
-    in_order=True,
 )

@@ -43,7 +43,7 @@ def _probe(objectives: Objectives, number: int, judged: Judged) -> ProbeRecord:
         cut=trial.cut is not None,
         window_s=trial.window_s,
         requests=trial.planned,
-        failed=trial.planned - trial.outcomes["ok"],
+        failed=trial.failed,
         latencies=tuple(_latency(one, judged.seen) for one in objectives.percentiles),
         found=tuple(found.told for found in judgement.findings),
     )
@@ -61,7 +61,7 @@ def _closed(objectives: Objectives, seen: Evidence) -> ProbeRecord:
         cut=False,
         window_s=trial.window_s,
         requests=trial.planned,
-        failed=trial.planned - trial.outcomes["ok"],
+        failed=trial.failed,
         latencies=tuple(_latency(one, seen) for one in objectives.percentiles),
         found=tuple(found.told for found in objectives.hold(seen)),
     )

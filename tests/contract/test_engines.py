@@ -267,6 +267,56 @@ def test_a_frame_waits_for_its_stream_and_stays_due(
     _assert_next_after_reply(found)
 
 
+def policed(bench: Bench, engine: str, arrivals_ms: list[float], **policy: object) -> Any:
+    """What became of frames of one stream, by when they were due; each takes 20 ms."""
+    found = bench.run(
+        *(engine, "tiny"),
+        streams=STREAMS,
+        connections=STREAMS,
+        seconds=0.2,
+        arrivals_ms=arrivals_ms,
+        arrival_payloads=[number % SAMPLES for number in range(len(arrivals_ms))],
+        **policy,
+    )
+    assert found["busy"] == 0
+    order = np.argsort(found["due"])
+    frames = {name: np.array(found[name])[order] for name in ("due", "sent", "done", "outcome")}
+    assert frames["due"] == pytest.approx(arrivals_ms, abs=0.01)
+    assert set(frames["outcome"]) == {"ok", "dropped"}
+    unsent = frames["outcome"] == "dropped"
+    assert (frames["sent"] == frames["done"])[unsent].all()
+    return frames
+
+
+def test_the_latest_frame_takes_the_place_of_the_one_that_waits(
+    watched: tuple[Bench, Watch], engine: str
+) -> None:
+    """Three come on the heels of the first, and one when the server is idle again."""
+    bench, watch = watched
+    frames = policed(bench, engine, [0.0, 0.02, 0.04, 0.06, 100.0], policy="latest-only")
+    assert frames["outcome"].tolist() == ["ok", "dropped", "dropped", "ok", "ok"]
+    # Each ends when the next one comes.
+    assert (frames["done"][1:3] >= frames["due"][2:4]).all()
+    assert frames["done"][2] < frames["sent"][3]
+    assert sum(event.came for event in watch.events) == 3
+
+
+def test_a_frame_that_is_late_when_its_turn_comes_is_dropped(
+    watched: tuple[Bench, Watch], engine: str
+) -> None:
+    """Every 3 ms a frame, to a server that takes 20: turns come far too seldom for all."""
+    bench, watch = watched
+    arrivals_ms = [3.0 * number for number in range(50)]
+    frames = policed(bench, engine, arrivals_ms, policy="drop-late", deadline_ns=30_000_000)
+    right = frames["outcome"] == "ok"
+    waited_ms = frames["sent"] - frames["due"]
+    assert 3 < right.sum() < 25
+    assert (waited_ms[~right] >= 30).all()
+    # The age at which most are sent lies between what is kept and the deadline.
+    assert 15 < np.median(waited_ms[right]) < 30
+    assert sum(event.came for event in watch.events) == right.sum()
+
+
 def test_frames_whose_turn_never_came_are_told(bench: Bench, engine: str, tiny: Model) -> None:
     folder = bench.payloads.with_name("streams")
     write_payloads(folder, in_sequence([payloads_from(tiny, reference_for(tiny))[0]] * 2, 1))

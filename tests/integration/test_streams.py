@@ -89,6 +89,8 @@ def test_paced_streams_send_every_frame(policy: Model, tmp_path: Path, processes
     )
     assert [output.outcomes["ok"] for output in outputs] == [300, 200]
     assert [output.planned for output in outputs] == [300, 200]
+    frames = [[(one.name, one.frames) for one in output.frames] for output in outputs]
+    assert frames == [[("1", 100), ("2", 100), ("3", 100)], [("1", 100), ("2", 100)]]
 
 
 @pytest.mark.parametrize(

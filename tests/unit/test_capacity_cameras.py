@@ -85,6 +85,14 @@ def test_the_latest_frame_takes_the_place_of_the_one_that_waits() -> None:
     assert found.done_ns[1] == 3
 
 
+def test_what_was_sent_to_a_server_is_out_of_the_reach_of_its_camera() -> None:
+    frames = Frames("latest-only", in_queue=False)
+    found = run(frames, (0, 2), (1, 0), (3, 0), (5, 0), (6, 1))
+    assert fates(found) == [0, 10, "dropped", 30, 20]
+    late = run(Frames("drop-late", 5, in_queue=False), (0, 0), (1, 1), (2, 0))
+    assert fates(late) == [0, 10, "dropped"]
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_no_two_frames_of_a_stream_ever_wait_at_once(in_order: bool) -> None:
     service = ServiceSamples.of({1: np.random.default_rng(1).exponential(1_500_000, 99) + 1})
@@ -164,11 +172,10 @@ def test_jitter_makes_frames_late_and_keeps_their_order() -> None:
     assert abs(late_ns.mean() / jitter_ns - 0.5) < 4 / np.sqrt(12 * 200)
 
 
-def test_chunks_of_frames_are_the_schedule_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_frames_are_the_schedule_in_pieces() -> None:
     cameras = Cameras(7, 30, jitter_ns=30_000_000)
     whole = cameras.all_arrivals(60, seed=4)
-    monkeypatch.setattr("loadtest.capacity.cameras._FRAMES_AT_ONCE", 14)
-    chunks = list(cameras.arrivals(60, seed=4))
+    chunks = list(cameras.arrivals(60, seed=4, at_once=14))
     assert len(chunks) == 30
     times, streams = (np.concatenate(part) for part in zip(*chunks, strict=True))
     assert np.array_equal(times, whole[0])

@@ -201,6 +201,13 @@ def test_more_failures_than_may_be_lose_the_window() -> None:
     assert outlook.lost(20 * MS) == "3 of 100 planned requests failed, 2 may"
 
 
+def test_frames_that_were_dropped_neither_failed_nor_wait() -> None:
+    outlook = Outlook(rule(), moments(100))
+    outlook.add(ended(moments(100), [80 * MS] * 100, "dropped"))
+    assert outlook.lost(2 * SECOND) is None
+    assert not outlook.backlog(SECOND)
+
+
 def test_requests_of_the_warm_up_and_beyond_the_end_do_not_count() -> None:
     outlook = Outlook(rule(), moments(100) + SECOND)
     outlook.add(ended(moments(50), [2 * SECOND] * 50))

@@ -102,6 +102,7 @@ def test_no_field_of_a_trial_is_forgotten(exported: ResultsFolder) -> None:
     (row, *_) = rows_of(exported.path / FORMATS["json"].file_name)
     columns = {re.sub("_(requests|share)$", "", name) for name in row} | set(row)
     named_otherwise = {"id": "trial", "outcomes": "ok_requests", "resources": "energy.joules"}
+    named_otherwise |= {"frames": "frames.frames"}
     fields = {named_otherwise.get(name, name) for name in Trial.model_fields}
     assert fields - columns == {"completed", "started"}
 

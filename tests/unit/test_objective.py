@@ -170,6 +170,12 @@ def test_errors_are_the_share_without_a_right_answer() -> None:
     assert found.told == "5 of 10,000 requests got no right answer"
 
 
+def test_frames_that_a_camera_gave_up_are_no_errors() -> None:
+    outcomes = made.outcomes(ok=9000, dropped=1000)
+    seen = window([10.0] * 9000, outcomes=outcomes, planned=10_000)
+    assert only("errors<=0.01%", seen).state == "met"
+
+
 def used(**changes: object) -> ResourceUse:
     return ResourceUse.model_validate({"window_s": 2.0, "samples": 2, **changes})
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loadtest.engine.base import OUTCOME, RECORD
 from loadtest.histogram import Tally, merge, new_histogram
-from loadtest.recorder import Recorder, add_up
+from loadtest.recorder import KEPT, Recorder, add_up
 from loadtest.trial import join
 from tests import sample_trials as made
 from tests.sample_trials import MS, SECOND, requests
@@ -98,6 +99,30 @@ def test_histograms_of_two_generators_add_up_exactly() -> None:
     assert merged.get_value_at_percentile(90) == pytest.approx(10 * MS, rel=0.001)
     assert merged.get_value_at_percentile(95) == pytest.approx(1000 * MS, rel=0.001)
     assert both.clock_error_s == 0.001
+
+
+def test_every_request_of_the_window_is_kept_where_that_is_asked() -> None:
+    recorder = Recorder(SECOND, 3 * SECOND, keep=True)
+    assert recorder.kept().dtype.names == KEPT
+    recorder.add(requests([0, SECOND], [7, 8 * MS]))
+    recorder.add(requests([2 * SECOND], [MS], late_ns=5, outcome="timeout"))
+    recorder.add(requests([3 * SECOND], [MS]))
+    kept = recorder.kept()
+    assert kept.dtype.names == KEPT
+    assert kept.dtype.itemsize == sum(RECORD[name].itemsize for name in KEPT)
+    assert kept["due"].tolist() == [SECOND, 2 * SECOND]
+    assert kept["done"].tolist() == [SECOND + 8 * MS, 2 * SECOND + MS]
+    assert kept["sent"].tolist() == [SECOND, 2 * SECOND + 5]
+    assert kept["outcome"].tolist() == [OUTCOME["ok"], OUTCOME["timeout"]]
+
+
+def test_a_dropped_frame_is_counted_and_took_no_time() -> None:
+    measured = recorded(
+        requests([0], [9 * MS]), requests([0, 1], [3 * MS] * 2, outcome="dropped")
+    ).finish()
+    assert measured.outcomes == made.outcomes(ok=1, dropped=2)
+    assert [set(window) for window in measured.response_time] == [{"ok"}, set()]
+    assert measured.in_flight_ns == 9 * MS
 
 
 def test_a_class_that_only_one_generator_saw_is_kept() -> None:

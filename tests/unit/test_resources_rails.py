@@ -88,7 +88,7 @@ def test_a_counter_that_only_root_may_read_is_told_and_not_zero(
     def refuse(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("loadtest.resources.rails.read_file", refuse)
+    monkeypatch.setattr("loadtest.resources.roots.read_file", refuse)
     reading = rails.read(1.0)
     assert reading.value == {}
     why = reading.unmeasurable["rails.rapl:package-0"]

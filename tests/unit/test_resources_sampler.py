@@ -132,13 +132,13 @@ def test_a_window_is_found_among_many_samples(machine: FakeMachine, tmp_path: Pa
 
 def test_only_the_lines_that_a_window_needs_are_read_back(tmp_path: Path) -> None:
     log = SampleLog(tmp_path / "resources.jsonl")
-    samples = [Sample(unix_s=100.0 + n, monotonic_s=float(n)) for n in range(200)]
+    samples = [Sample(unix_s=100.0 + n, monotonic_s=float(n)) for n in range(400)]
     for sample in samples:
         log.append(sample)
-    earliest_s = int(150 - 2 * LONGEST_S)
-    assert log.around(250.5, 260.5) == samples[earliest_s : 161 + 1]
-    assert log.around(299.0, 299.0)[-1] == samples[-1]
-    assert log.around(0.0, 100.0) == samples[:1]
+    reach_s = int(2 * LONGEST_S)
+    assert log.around(250.5, 260.5) == samples[150 - reach_s : 161 + reach_s + 1]
+    assert log.around(499.0, 499.0)[-1] == samples[-1]
+    assert log.around(0.0, 100.0 - reach_s) == samples[:1]
     log.close()
 
 

@@ -38,6 +38,22 @@ def test_a_half_written_trial_does_not_count_and_does_not_spoil_the_next(tmp_pat
     assert folder.read_trials() == [first, second]
 
 
+def test_results_from_before_frames_could_be_dropped_are_read(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    trial, histograms = made.trial("a", 1, 1, [made.MS] * 9)
+    folder.append_trial(trial, histograms)
+    for path, gone in (
+        (folder.trials, "frames"),
+        (tmp_path / f"histograms/{trial.id}.json", "ages"),
+    ):
+        written = json.loads(path.read_text())
+        del written[gone]
+        written.get("outcomes", {}).pop("dropped", None)
+        path.write_text(json.dumps(written) + "\n")
+    assert folder.read_trials() == [trial]
+    assert folder.read_histograms(trial.id) == histograms
+
+
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     newer = {"schema_version": SCHEMA_VERSION + 1}
     (tmp_path / "summary.json").write_text(json.dumps(newer))
