@@ -15,7 +15,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.errors import InfersweepError
 from serving.models.config import load_message, render
-from serving.models.repository import find_model
+from serving.models.repository import Model, find_model
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,16 +34,26 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def place(name: str, source: Path, target: Path, *, on_gpu: bool) -> None:
-    """Copy the newest version of ``name`` into ``target``, over one that is there.
+    """Copy the newest version of ``name``, and its steps, into ``target``, over what is there.
 
     Raises:
         ModelError: there is no such model in ``source``, or it has not been built.
     """
     model = find_model(name, source)
-    message = load_message(model.folder / "config.pbtxt")
-    shutil.copytree(model.file.parent, target / name / str(model.version), dirs_exist_ok=True)
-    text = (model.folder / "config.pbtxt").read_text(encoding="utf-8")
-    (target / name / "config.pbtxt").write_text(
+    for one in (model, *model.steps):
+        # A pipeline has no instances of its own, and its front half runs on the CPU.
+        _place_one(one, target, on_gpu=on_gpu and one is model.computed)
+
+
+def _place_one(model: Model, target: Path, *, on_gpu: bool) -> None:
+    configuration = model.folder / "config.pbtxt"
+    there = target / model.name
+    version = model.folder / str(model.version)
+    left_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(version, there / version.name, ignore=left_out, dirs_exist_ok=True)
+    message = load_message(configuration)
+    text = configuration.read_text(encoding="utf-8")
+    (there / "config.pbtxt").write_text(
         render(on_first_gpu(message)) if on_gpu else text, encoding="utf-8"
     )
 

@@ -10,6 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
+from loadtest.counters import FRONT_HALF
 from loadtest.explained import Breakdown, ServerTimings
 from loadtest.histogram import buckets, merge
 from loadtest.results import Histograms, Trial
@@ -17,6 +18,7 @@ from loadtest.results import Histograms, Trial
 PARTS = (
     "waiting to be sent",
     "client and wire",
+    "front half",
     "queue and batching",
     "compute input",
     "compute",
@@ -27,10 +29,9 @@ PARTS = (
 TOLERATED_SHARE = 0.05
 _EDGES_S = 0.2
 """How far from a window's edges its counters may have been read."""
-_IN_SERVER = dict(
-    zip(("queue", "compute_input", "compute", "compute_output"), PARTS[2:6], strict=True)
-)
-_WAITING, _WIRE, _REST = PARTS[0], PARTS[1], PARTS[-1]
+_PHASES = (FRONT_HALF, "queue", "compute_input", "compute", "compute_output")
+_IN_SERVER = dict(zip(_PHASES, PARTS[2:7], strict=True))
+_WAITING, _WIRE, FRONT, _REST = PARTS[0], PARTS[1], PARTS[2], PARTS[-1]
 _MS = 1e6
 
 Window = tuple[Trial, Histograms]

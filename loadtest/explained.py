@@ -19,8 +19,8 @@ class PhaseTotal(Record):
 class ServerTimings(Record):
     """What the server counted in one window, by its own clock.
 
-    Phases are ``total``, ``queue``, ``compute_input``, ``compute`` and ``compute_output``; those
-    that a server does not tell are left out.
+    Phases are ``total``, ``front_half`` (of a pipeline), ``queue``, ``compute_input``, ``compute``
+    and ``compute_output``; those that a server does not tell are left out.
     """
 
     told_by: str = Field(description="the statistics extension, or metrics")

@@ -24,7 +24,7 @@ from serving.parity import Reference
 
 _PACKAGES = (
     *("onnxruntime-gpu", "onnxruntime", "torch", "locust", "fastapi", "gunicorn", "uvicorn"),
-    *("uvloop", "httptools", "tritonclient", "numpy", "hdrhistogram"),
+    *("uvloop", "httptools", "tritonclient", "numpy", "pillow", "hdrhistogram"),
 )
 
 

@@ -12,7 +12,7 @@ from serving.models.repository import Model
 from serving.models.samples import Sample, stack_rows
 from serving.models.variants.parameters import tolerance_of
 from serving.parity import Reference
-from serving.protocol import Tensor, encode_request
+from serving.protocol import ProtocolError, Tensor, encode_request
 from serving.protocol.grpc import encode_infer_request
 
 _ENCODING_NS = 50_000_000
@@ -25,10 +25,11 @@ def payloads_from(
     """One request per sample, of that sample and the ``rows`` - 1 that follow it.
 
     Raises:
-        UsageError: the model takes no batches, or fewer rows, or the samples differ in shape.
+        UsageError: the model takes no batches, or fewer rows, or the samples differ in shape or
+            cannot be encoded so.
     """
     _require_batch(model, reference, rows)
-    tolerance = tolerance_of(model.config)
+    tolerance = tolerance_of(model.computed.config)
     payloads = []
     count = len(reference.samples)
     for start in range(count):
@@ -71,7 +72,12 @@ def _encoded(name: str, tensors: list[Tensor], encoding: Encoding) -> tuple[byte
     """A request's body and the length of its JSON part, if binary data follows."""
     if encoding == "grpc":
         return encode_infer_request(name, tensors), None
-    return encode_request(tensors, binary=encoding == "binary")
+    try:
+        return encode_request(tensors, binary=encoding == "binary")
+    except ProtocolError as error:
+        raise UsageError(
+            f"requests of model {name!r} cannot be JSON: {error}", hint="Leave --encoding out."
+        ) from None
 
 
 def _require_batch(model: Model, reference: Reference, rows: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,24 +29,34 @@ AHEAD_S = 0.02
 
 
 class TimingsSource(BaseModel):
-    """Where a server may tell its timings; which of them it has is found out by asking."""
+    """Where a server may tell its timings; which of them it has is found out by asking.
+
+    Attributes:
+        steps: of a pipeline, its front half and the model behind it, whose ``step_urls`` give the
+            statistics of each.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
     statistics_url: str | None = None
     metrics_urls: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    step_urls: tuple[str, ...] = ()
 
 
-def source_of(launch: Launch, model: str) -> TimingsSource:
-    """What can be asked of a server that serves ``model``."""
+def source_of(launch: Launch, model: str, *steps: str) -> TimingsSource:
+    """What can be asked of a server that serves ``model``, a pipeline where it has ``steps``."""
     by_http = urlsplit(launch.url).scheme in ("http", "https")
     # Of several replicas any one would answer, now this and then that.
     whole = by_http and not launch.replica_metrics_urls
+    own, *others = (f"{launch.url}/v2/models/{quote(name)}/stats" for name in (model, *steps))
     return TimingsSource(
         model=model,
-        statistics_url=f"{launch.url}/v2/models/{quote(model)}/stats" if whole else None,
+        statistics_url=own if whole else None,
         metrics_urls=launch.metrics_urls,
+        steps=steps,
+        step_urls=tuple(others) if whole else (),
     )
 
 
@@ -133,11 +143,11 @@ def _ways(
 ) -> Sequence[_Way]:
     ways = []
     if source.statistics_url:
-        ask = partial(_get_all, (source.statistics_url,), headers, ca_file)
-        ways.append(_Way(ask, lambda bodies: read_statistics(bodies[0])))
+        ask = partial(_get_all, (source.statistics_url, *source.step_urls), headers, ca_file)
+        ways.append(_Way(ask, lambda bodies: _together(map(read_statistics, bodies))))
     if source.metrics_urls:
         ask = partial(_get_all, source.metrics_urls, {}, None)
-        parse = partial(_parse_metrics, source.model)
+        parse = partial(_parse_metrics, (source.model, *source.steps))
         ways.append(_Way(ask, parse, PUBLISH_S))
     return ways
 
@@ -155,8 +165,14 @@ def _first_that_works(ways: Sequence[_Way]) -> _Way:
     raise UntoldError("; ".join(reasons) or "it is reached over gRPC only")
 
 
-def _parse_metrics(model: str, bodies: Bodies) -> Counters:
-    return read_metrics((body.decode("utf-8", "replace") for body in bodies), model)
+def _parse_metrics(models: Sequence[str], bodies: Bodies) -> Counters:
+    texts = [body.decode("utf-8", "replace") for body in bodies]
+    return _together(read_metrics(texts, model) for model in models)
+
+
+def _together(found: Iterable[Counters]) -> Counters:
+    own, *steps = found
+    return own.with_steps(*steps) if steps else own
 
 
 def _get_all(urls: Sequence[str], headers: Mapping[str, str], ca_file: Path | None) -> Bodies:

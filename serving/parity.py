@@ -14,9 +14,9 @@ from tritonclient.utils import InferenceServerException
 from serving.models.repository import Model
 from serving.models.samples import Sample, samples_for, stack_rows
 from serving.models.variants.parameters import tolerance_of
+from serving.pipelines import open_runner
 from serving.protocol import DATATYPES, Array
 from serving.readiness import OPEN, Access, Client, client_for
-from serving.session import open_session
 from serving.tolerance import Tolerance
 
 
@@ -40,10 +40,13 @@ class ParityResult:
 
 
 def reference_for(model: Model) -> Reference:
-    """Answers of an ONNX Runtime session in this process, each sample alone."""
-    session = open_session(model)
+    """Answers of an ONNX Runtime session in this process, each sample alone.
+
+    Of a pipeline, its front half runs before.
+    """
+    runner = open_runner(model)
     samples = samples_for(model)
-    return Reference(samples, tuple(session.run(sample.inputs) for sample in samples))
+    return Reference(samples, tuple(runner.run(sample.inputs) for sample in samples))
 
 
 def check_parity(
@@ -57,7 +60,7 @@ def check_parity(
 
     The client is ``tritonclient``, which shares no code with our codec.
     """
-    tolerance = tolerance or tolerance_of(model.config)
+    tolerance = tolerance or tolerance_of(model.computed.config)
     rows, largest = 0, 0.0
     connection = client_for(url, access)
     try:

@@ -74,6 +74,9 @@ class Session:
         self.engine: EngineBuild | None = None
         _opened.add(self)
 
+    def __str__(self) -> str:
+        return self.provider
+
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Output name to array, in the configuration's order; in host memory on any provider.
 

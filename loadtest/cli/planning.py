@@ -37,6 +37,7 @@ from loadtest.results import Settings
 from loadtest.scenarios import find_scenario
 from loadtest.scenarios.replay import read_trace
 from serving.errors import InfersweepError, LoadError, UsageError
+from serving.fronthalf.sizes import frame_bytes
 from serving.models.repository import find_model
 
 _LEAST_S, _MOST_S = 30.0, 180.0
@@ -144,8 +145,6 @@ def _payloads(profile: Profile, frame: str | None) -> tuple[Payload, ...]:
     width, by, height = frame.partition("x")
     if not by or not width.isdecimal() or not height.isdecimal():
         raise UsageError(f"--frame is {frame!r}", hint="Write for example 640x480.")
-    from serving.fronthalf.sizes import frame_bytes
-
     sizes = frame_bytes(int(width), int(height))
     return (own, *(Payload(f"{frame} as {kind}", size) for kind, size in sizes.items()))
 

@@ -8,16 +8,16 @@ from itertools import groupby
 
 import plotly.graph_objects as go
 
-from loadtest.breakdown import PARTS
+from loadtest.breakdown import FRONT, PARTS
 from loadtest.explained import Breakdown
 from loadtest.report.figures import lay_out, level_text, plain
 from loadtest.report.numbers import MISSING, milliseconds
 from loadtest.report.templates import Figure, figure_of
 from loadtest.results import Point, Summary
 
-COLOURS = ("#b03a8c", "#7a7f87", "#d9731a", "#459c99", "#3a5fd0", "#7d9b1f", "#9a6a4f")
+COLOURS = ("#b03a8c", "#7a7f87", "#8a63d2", "#d9731a", "#459c99", "#3a5fd0", "#7d9b1f", "#9a6a4f")
 """Of the parts; apart for the colour-blind, with a contrast of 3 or more on either page."""
-PATTERNS = ("/", "", "x", "", "", ".", "\\")
+PATTERNS = ("/", "", "|", "x", "", "", ".", "\\")
 """So that parts that touch are told apart without any colour."""
 
 _HATCHING = {"fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.5, "size": 6}
@@ -40,16 +40,16 @@ class BreakdownRow:
 
 @dataclass(frozen=True)
 class BreakdownSection:
-    """Attributes: ``notes`` are by what they say, with the backends that they are about."""
+    """Attributes: ``notes`` are by what they say, with the backends that they are about.
+
+    ``parts`` are the columns: a front half has one only where a model has a front half.
+    """
 
     figure: Figure
+    parts: tuple[str, ...]
     rows: tuple[BreakdownRow, ...]
     notes: dict[str, str]
     encoding: str
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return PARTS
 
     @property
     def groups(self) -> list[tuple[str, list[BreakdownRow]]]:
@@ -76,6 +76,8 @@ def section_of(summary: Summary) -> BreakdownSection | None:
         if summary.searches
         else "at its VALID point with the most inferences per second"
     )
+    known = {part for _, _, breakdown in divided for part, _ in breakdown.parts}
+    parts = tuple(part for part in PARTS if part != FRONT or part in known)
     notes: dict[str, list[str]] = {}
     for label, _, breakdown in divided:
         for note in breakdown.notes:
@@ -90,7 +92,8 @@ def section_of(summary: Summary) -> BreakdownSection | None:
             "Stacked bars of the mean response time per backend.",
             stacked(summary, _best(divided)),
         ),
-        rows=tuple(_row(*bar) for bar in divided),
+        parts=parts,
+        rows=tuple(_row(*bar, parts) for bar in divided),
         notes={note: ", ".join(labels) for note, labels in notes.items()},
         encoding=_encoding([breakdown for _, _, breakdown in divided]),
     )
@@ -139,14 +142,14 @@ def _best(divided: Sequence[Bar]) -> list[Bar]:
     ]
 
 
-def _row(label: str, point: Point, breakdown: Breakdown) -> BreakdownRow:
+def _row(label: str, point: Point, breakdown: Breakdown, parts: tuple[str, ...]) -> BreakdownRow:
     known = dict(breakdown.parts)
     rows_per_batch = breakdown.rows_per_batch
     return BreakdownRow(
         backend=label,
         level=point.level,
         mean=milliseconds(breakdown.mean_response_ms),
-        cells=tuple(milliseconds(known.get(part)) for part in PARTS),
+        cells=tuple(milliseconds(known.get(part)) for part in parts),
         rows_per_batch=MISSING if rows_per_batch is None else f"{rows_per_batch:.1f}",
         surplus="" if breakdown.adds_up else f"{breakdown.gap_share:.0%}",
     )

@@ -55,6 +55,13 @@ def derive(order: Order, kind: Kind, limits: Limits, progress: Callable[[str], N
             Nothing is left behind.
     """
     parent = order.parent
+    if parent.front or parent.config.front:
+        raise ModelError(
+            f"model {parent.name!r} has no graph of its own",
+            hint=f"Make a variant of {parent.computed.name!r}, and a pipeline of that."
+            if parent.front
+            else "Make a variant of the model behind it.",
+        )
     target = Model(parent.root, f"{parent.name}-{kind.name}")
     if target.folder.exists():
         raise ModelError(

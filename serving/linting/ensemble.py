@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.linting.document import Document, Documents, Finding
+from serving.models.pipeline import pipeline_of, states_front_half
 from serving.models.scheduling import datatype_name
 
 _NEWEST = -1
@@ -58,7 +59,8 @@ def check_ensemble(document: Document, documents: Documents) -> Iterator[Finding
             )
     if not message.ensemble_scheduling.step:
         yield document.error("the ensemble has no step", "Write one.", "ensemble_scheduling")
-    if not _version_folders(document):
+    # That of a pipeline is made by `models build`, as the file of a model is.
+    if not _version_folders(document) and not _is_pipeline(message, documents):
         yield document.error(
             "the ensemble has no version folder", f"Make an empty {document.model.folder / '1'}."
         )
@@ -69,6 +71,12 @@ def check_ensemble(document: Document, documents: Documents) -> Iterator[Finding
     yield from _check_wiring(document, wiring)
     if wiring.readers.keys() <= wiring.writers.keys():
         yield from _check_order(document)
+
+
+def _is_pipeline(message: schema.ModelConfig, documents: Documents) -> bool:
+    pipeline = pipeline_of(message)
+    front = documents.get(pipeline.front) if pipeline else None
+    return front is not None and states_front_half(front.message)
 
 
 def _version_folders(document: Document) -> list[str]:

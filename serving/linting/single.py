@@ -13,6 +13,7 @@ from serving.linting.document import Document, Finding
 from serving.models.config import ModelConfig, load_config
 from serving.models.execution import INTER_OP_THREADS, INTRA_OP_THREADS
 from serving.models.inspection import differences, inspect
+from serving.models.pipeline import states_front_half
 from serving.models.probes import warm_up_inputs
 from serving.models.repository import MODEL_FILE
 from serving.models.stored_samples import read_stored
@@ -73,7 +74,13 @@ def _is_onnx(message: schema.ModelConfig) -> bool:
 def _other_backend(document: Document) -> Iterator[Finding]:
     key = "platform" if document.message.platform else "backend"
     stated = document.message.platform or document.message.backend
-    if not stated:
+    if states_front_half(document.message):
+        try:
+            load_config(document.file)
+        except ModelError as error:
+            what = error.what.removeprefix(f"{document.file}").lstrip(": ")
+            yield document.error(what, error.hint, *_steps(document, what))
+    elif not stated:
         yield document.warning("there is no backend", f'Write backend: "{_ONNX}".')
     elif stated in _OF_TRITON:
         yield document.warning(

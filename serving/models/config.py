@@ -16,9 +16,11 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.errors import ModelError
+from serving.fronthalf import FrontHalf
 from serving.models.checks import Check, parse_checks
 from serving.models.execution import INTRA_OP_THREADS, Execution, parse_execution
 from serving.models.generated import Generated, parse_generated
+from serving.models.pipeline import PLATFORM, Pipeline, pipeline_of, states_front_half
 from serving.models.scheduling import (
     DynamicBatching,
     VersionPolicy,
@@ -59,6 +61,8 @@ class ModelConfig:
         generated: input name to how its values are made up, where the file says so.
         unserved: fields of the file that our own servers do not know and must not ignore.
         parameters: string parameters, such as ``intra_op_thread_count``.
+        front: what it does to pictures when it is the front half of other models.
+        pipeline: its two steps when it is an ensemble of a front half and a model.
     """
 
     name: str
@@ -74,6 +78,8 @@ class ModelConfig:
     generated: Mapping[str, Generated] = field(default_factory=lambda: MappingProxyType({}))
     unserved: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    front: FrontHalf | None = None
+    pipeline: Pipeline | None = None
 
     @property
     def batched(self) -> bool:
@@ -114,7 +120,7 @@ class ModelConfig:
         return {
             "name": self.name,
             "versions": [str(version) for version in versions],
-            "platform": platform,
+            "platform": PLATFORM if self.pipeline else platform,
             "inputs": [self._describe(spec) for spec in self.inputs],
             "outputs": [self._describe(spec) for spec in self.outputs],
         }
@@ -199,6 +205,8 @@ def _view(message: schema.ModelConfig, path: Path) -> ModelConfig:
     parameters = {key: value.string_value for key, value in message.parameters.items()}
     inputs = {item.name: _tensor(item) for item in message.input}
     datatypes = {name: spec.datatype for name, spec in inputs.items()}
+    pipeline = pipeline_of(message)
+    known = {"ensemble_scheduling"} if pipeline else set()
     return ModelConfig(
         name=name,
         backend=message.backend,
@@ -211,9 +219,27 @@ def _view(message: schema.ModelConfig, path: Path) -> ModelConfig:
         warm_ups=warm_ups(message),
         checks=MappingProxyType(parse_checks(parameters, datatypes, where)),
         generated=MappingProxyType(parse_generated(parameters, inputs, where)),
-        unserved=tuple(unserved(message)),
+        unserved=tuple(field for field in unserved(message) if field not in known),
         parameters=MappingProxyType(parameters),
+        front=_front_half(message, parameters, where),
+        pipeline=pipeline,
     )
+
+
+def _front_half(
+    message: schema.ModelConfig, parameters: Mapping[str, str], where: str
+) -> FrontHalf | None:
+    """``None`` where none is stated."""
+    if not states_front_half(message):
+        return None
+    try:
+        (output,) = message.output
+        return FrontHalf.from_parameters(parameters, output.dims)
+    except ValueError as error:
+        raise ModelError(
+            f"{where} states no front half: {error}",
+            hint="docs/front-half.md says what its parameters mean.",
+        ) from None
 
 
 def _tensor(item: schema.ModelInput | schema.ModelOutput) -> TensorSpec:

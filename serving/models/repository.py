@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ from tritonclient.grpc import model_config_pb2 as schema
 
 from serving.errors import ModelError
 from serving.models.config import ModelConfig, load_config, load_message, render, with_placement
+from serving.models.pipeline import why_apart
 from serving.models.weights import sha256_of
 
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "model_repository"
 MODEL_FILE = "model.onnx"
+STEP_FILE = "picture.py"
+"""What a front half has in place of a graph."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,50 @@ class Model:
 
     @cached_property
     def config(self) -> ModelConfig:
-        """Raises ModelError when ``config.pbtxt`` cannot be used."""
-        return load_config(self.folder / "config.pbtxt")
+        """That of a pipeline states instances, threads and batching of the model behind it.
+
+        Raises:
+            ModelError: ``config.pbtxt`` cannot be used, or the steps of a pipeline do not fit.
+        """
+        config = load_config(self.folder / "config.pbtxt")
+        if config.pipeline is None:
+            return config
+        front = load_config(self.root / config.pipeline.front / "config.pbtxt")
+        if front.front is None:
+            # A chain of two models, which Triton alone can serve.
+            unserved = (*config.unserved, "ensemble_scheduling")
+            return replace(config, pipeline=None, unserved=unserved)
+        model = load_config(self.root / config.pipeline.model / "config.pbtxt")
+        why = why_apart(config, front, model)
+        if why:
+            raise ModelError(
+                f"model {self.name!r} is no pipeline of a front half and a model: {why}",
+                hint=f"Make it with `infersweep models pipeline {model.name}`.",
+            )
+        batching = model.dynamic_batching
+        return replace(config, execution=model.execution, dynamic_batching=batching)
+
+    @property
+    def front(self) -> Model | None:
+        """The model that prepares the pictures of a pipeline; ``None`` for other models."""
+        pipeline = self.config.pipeline
+        return Model(self.root, pipeline.front) if pipeline else None
+
+    @property
+    def computed(self) -> Model:
+        """The model behind the front half of a pipeline; other models are that themselves."""
+        pipeline = self.config.pipeline
+        return Model(self.root, pipeline.model) if pipeline else self
+
+    @property
+    def steps(self) -> tuple[Model, ...]:
+        """The front half of a pipeline and the model behind it; none of other models."""
+        return (self.front, self.computed) if self.front else ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those under which a server tells of it: its own, and those of its steps."""
+        return (self.name, *(step.name for step in self.steps))
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -49,7 +94,8 @@ class Model:
         found = (
             int(child.name)
             for child in self.folder.iterdir()
-            if child.name.isdecimal() and (child / MODEL_FILE).is_file()
+            if child.name.isdecimal()
+            and any((child / name).is_file() for name in (MODEL_FILE, STEP_FILE))
         )
         return tuple(sorted(found))
 
@@ -73,8 +119,10 @@ class Model:
         return self.file_of(self.version)
 
     def file_of(self, version: int) -> Path:
-        """Where the model file of ``version`` lies."""
-        return self.folder / str(version) / MODEL_FILE
+        """Where the model file of ``version`` lies; for a pipeline, a link to its model's file."""
+        folder = self.folder / str(version)
+        step = folder / STEP_FILE
+        return step if step.is_file() else folder / MODEL_FILE
 
     @property
     def is_built(self) -> bool:
@@ -153,10 +201,20 @@ def place(
     ``edit`` may change more of the configuration.
 
     Only ``config.pbtxt`` is new; the version folders are links to those of ``model``, so every
-    backend loads the very same file. What was served stays readable beside the results.
+    backend loads the very same file. What was served stays readable beside the results. Of a
+    pipeline all three models are placed: what is stated and edited is that of the model behind it,
+    and its front half has as many instances.
     """
-    placed = Model(root, model.name)
-    placed.folder.mkdir(parents=True, exist_ok=True)
+    if model.front is not None:
+        behind = place(
+            model.computed,
+            root,
+            instances=instances,
+            intra_op_threads=intra_op_threads,
+            edit=edit,
+        )
+        _place_step(model.front, root, behind.config)
+        return _place_step(model, root, behind.config)
     message = with_placement(
         load_message(model.folder / "config.pbtxt"),
         instances=instances,
@@ -164,6 +222,21 @@ def place(
     )
     if edit is not None:
         edit(message)
+    return _write(model, root, message)
+
+
+def _place_step(model: Model, root: Path, behind: ModelConfig) -> Model:
+    """A part of a pipeline, with the instances and rows of the model ``behind`` it."""
+    message = load_message(model.folder / "config.pbtxt")
+    message.max_batch_size = min(message.max_batch_size, behind.max_batch_size)
+    for group in message.instance_group:
+        group.count = behind.instances
+    return _write(model, root, message)
+
+
+def _write(model: Model, root: Path, message: schema.ModelConfig) -> Model:
+    placed = Model(root, model.name)
+    placed.folder.mkdir(parents=True, exist_ok=True)
     (placed.folder / "config.pbtxt").write_text(render(message), encoding="utf-8")
     for version in model.versions:
         link = placed.folder / str(version)

@@ -1,6 +1,6 @@
 """Inputs for a model: those stored beside it, the zoo entry's own, or made-up ones.
 
-A variant's are its parent's.
+A variant's are its parent's. A front half and its pipeline are shown photographs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 
 from serving.errors import ModelError
+from serving.fronthalf import FrontHalf
+from serving.fronthalf.frames import frames_for
 from serving.models.generated import SHAPE_PREFIX
 from serving.models.probes import probe_rows
 from serving.models.repository import Model
@@ -47,6 +49,10 @@ def samples_for(model: Model) -> tuple[Sample, ...]:
     stored = _stored(model)
     if stored:
         return stored
+    front = _front_half(model)
+    if front is not None:
+        name = model.config.inputs[0].name
+        return tuple(Sample(shown, {name: row}) for shown, row in frames_for(front).items())
     entry = ENTRIES.get(model.name)
     if entry is not None:
         return tuple(Sample(name, inputs) for name, inputs in entry.samples().items())
@@ -66,7 +72,14 @@ def source_of_samples(model: Model) -> Literal["stored", "zoo", "generated"]:
     origin = _origin(model)
     if _stored(origin):
         return "stored"
-    return "zoo" if origin.name in ENTRIES else "generated"
+    return "zoo" if origin.name in ENTRIES or _front_half(origin) else "generated"
+
+
+def _front_half(model: Model) -> FrontHalf | None:
+    """What makes tensors of its pictures, if it takes pictures."""
+    if not model.folder.is_dir():
+        return None
+    return model.front.config.front if model.front else model.config.front
 
 
 def _origin(model: Model) -> Model:

@@ -11,7 +11,12 @@ import requests
 
 from loadtest.timings import Meter, source_of
 from serving.deployment import Placement, Server, running
+from serving.models.repository import find_model
+from serving.models.samples import samples_for
+from serving.models.zoo import ENTRIES
+from serving.models.zoo.build import ensure_built
 from serving.parity import check_parity, reference_for
+from serving.pipelines import open_runner
 from serving.protocol import HEADER_LENGTH, Array, Tensor, encode_request
 from tests import sample_pictures
 from tests.sample_pictures import BROKEN, HEIGHT, WIDTH, jpeg, noise, rows
@@ -75,3 +80,14 @@ def test_pixels_are_answered_alike_and_must_be_of_the_models_size(
         assert found.passed, found.detail
         for height, width in ((HEIGHT, WIDTH + 1), (WIDTH, HEIGHT), (480, 640)):
             assert post(server, noise(height, width)[None]).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "name", ["image_classifier_jpeg", "image_classifier_uint8", "face_detector_jpeg"]
+)
+def test_the_zoos_models_see_in_camera_frames_what_these_show(name: str) -> None:
+    pipeline = find_model(name)
+    ensure_built(pipeline, print)
+    runner, entry = open_runner(pipeline), ENTRIES[pipeline.computed.name]
+    for sample in samples_for(pipeline):
+        assert entry.fault(sample.name, runner.run(sample.inputs)) is None

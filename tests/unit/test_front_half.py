@@ -14,9 +14,10 @@ from PIL import Image
 from loadtest.cli.models import pipeline as command
 from loadtest.counters import Counters, UntoldError, read_statistics
 from loadtest.prepare import payloads_from
+from serving.deriving.derive import Limits, derive
 from serving.deriving.pipeline import known_front, make_pipeline
 from serving.errors import ModelError, UsageError
-from serving.fronthalf import STEP_FILES, FrontHalf, PictureError, picture
+from serving.fronthalf import STEP_FILES, FrontHalf, Payload, PictureError, picture
 from serving.fronthalf.frames import frame
 from serving.fronthalf.sizes import frame_bytes
 from serving.linting import lint
@@ -24,6 +25,8 @@ from serving.models.config import load_message
 from serving.models.pipeline import write_pipeline
 from serving.models.repository import DEFAULT_ROOT, Model, find_model, place
 from serving.models.samples import samples_for, source_of_samples
+from serving.models.variants.kind import Order
+from serving.models.variants.registry import resolve_kind
 from serving.models.zoo import ENTRIES
 from serving.models.zoo.build import ensure_built
 from serving.models.zoo.feature_extractor import prepare
@@ -32,6 +35,11 @@ from serving.pipelines import open_runner
 from tests import sample_pictures
 from tests.sample_pictures import BROKEN, FRONT, HEIGHT, WIDTH, jpeg, noise, rows
 
+COMMITTED: dict[str, Payload] = {
+    "image_classifier_jpeg": "jpeg",
+    "image_classifier_uint8": "uint8",
+    "face_detector_jpeg": "jpeg",
+}
 PIXELS = replace(FRONT, payload="uint8")
 
 
@@ -147,17 +155,19 @@ def test_a_vga_frame_weighs_what_the_plan_says() -> None:
     assert 30_000 < found["jpeg"] < 80_000
     assert (found["uint8"], found["float32"]) == (921_600, 3_686_400)
     assert frame_bytes(1280, 720)["jpeg"] > found["jpeg"]
+    with pytest.raises(UsageError, match="0 x 480"):
+        frame_bytes(0, 480)
 
 
-@pytest.mark.parametrize("payload", ["jpeg", "uint8"])
-def test_the_committed_pipelines_are_those_that_the_command_writes(payload: str) -> None:
-    model = find_model("image_classifier")
-    front = known_front(model, payload)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_committed_pipelines_are_those_that_the_command_writes(name: str) -> None:
+    model = find_model(name.rpartition("_")[0])
+    front = known_front(model, COMMITTED[name])
     assert front is not None
-    for message in write_pipeline(f"image_classifier_{payload}", model.config, front):
+    for message in write_pipeline(name, model.config, front):
         assert load_message(DEFAULT_ROOT / message.name / "config.pbtxt") == message
-    found = lint(DEFAULT_ROOT)
-    assert [one for one in found if one.file.parent.name.startswith("image_classifier_")] == []
+        found = lint(DEFAULT_ROOT)
+        assert [one for one in found if one.file.parent.name == message.name] == []
 
 
 def test_a_pipeline_states_what_the_model_behind_it_does(pipeline: Model) -> None:
@@ -231,12 +241,18 @@ def _edit(path: Path, old: str, new: str) -> None:
             "max_batch_size: 4",
             "more than that of a step",
         ),
-        ("colours_front_jpeg", 'backend: "python"', 'backend: "other"', "is no front half"),
+        ("colours_front_jpeg", 'backend: "python"', 'backend: "other"', "is an ensemble, and no"),
         ("colours_front_jpeg", "TYPE_STRING", "TYPE_UINT8", "its input is not that of"),
         ("colours", "dims: [3, 48, 64]", "dims: [3, 48, 65]", "is not what colours takes"),
         ("colours_jpeg", "dims: 3", "dims: 4", "its outputs are not those of colours"),
-        ("colours_jpeg", '"colours_front_jpeg"', '"colours"', "is no front half"),
+        ("colours_jpeg", '"colours_front_jpeg"', '"colours"', "is an ensemble, and no"),
         ("colours_jpeg", 'value: "image"', 'value: "frame"', "is an ensemble, and no front half"),
+        (
+            "colours_jpeg",
+            "model_version: -1",
+            "model_version: 1",
+            "is an ensemble, and no front half",
+        ),
         ("colours_front_jpeg", '"127"', '"grey"', "states no front half"),
     ],
 )
@@ -324,3 +340,9 @@ def test_a_damaged_picture_is_read_or_refused_and_nothing_else() -> None:
         except PictureError:
             outcomes.add("refused")
     assert outcomes == {(1, 3, HEIGHT, WIDTH), "refused"}
+
+
+def test_a_pipeline_has_no_variants_of_its_own(pipeline: Model) -> None:
+    with pytest.raises(ModelError, match="Make a variant of 'colours', and a pipeline of that"):
+        derive(Order(pipeline), resolve_kind("simplified"), Limits(0.05), pytest.fail)
+    assert not Model(pipeline.root, "colours_jpeg-simplified").folder.exists()

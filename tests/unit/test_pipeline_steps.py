@@ -14,6 +14,7 @@ from serving.models.repository import Model
 from serving.protocol import ProtocolError
 from tests.sample_pictures import jpeg, noise, rows, write_pipeline
 
+SLO_NS = 50_000_000
 NAME, FRONT, BEHIND = "colours_jpeg", "colours_front_jpeg", "colours"
 
 
@@ -34,7 +35,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 async def opened(pipeline: Model) -> Catalogue:
-    catalogue = Catalogue(pipeline.root, Limits())
+    catalogue = Catalogue(pipeline.root, Limits(), SLO_NS)
     await catalogue.load(NAME)
     return catalogue
 
@@ -56,6 +57,8 @@ def test_both_steps_are_loaded_and_count_for_themselves(pipeline: Model) -> None
             catalogue.find(name, "").statistics.total.total_ns for name in (NAME, FRONT, BEHIND)
         )
         assert whole > max(parts)
+        told = {name: catalogue.find(name, "").statistics.slo_ns for name in (NAME, FRONT, BEHIND)}
+        assert told == {NAME: SLO_NS, FRONT: None, BEHIND: None}
         await catalogue.close()
 
     asyncio.run(run())

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.cli.options import DEFAULT_REPOSITORY, RepositoryOption
-from serving.models.repository import list_models
+from serving.errors import ModelError
+from serving.models.repository import Model, list_models
 from serving.models.zoo import ENTRIES
 
 NAME = "list"
@@ -21,8 +22,20 @@ def run(repository: RepositoryOption = DEFAULT_REPOSITORY) -> int:
         table.add_row(
             model.name,
             f"version {model.version}" if model.is_built else "no",
-            entry.summary if entry else "your own",
+            entry.summary if entry else _what(model),
             entry.licence if entry else "",
         )
     Console().print(table)
     return 0
+
+
+def _what(model: Model) -> str:
+    try:
+        config = model.config
+    except ModelError:
+        return "cannot be read: see `infersweep models lint`"
+    if config.pipeline is not None:
+        return f"{config.pipeline.model} behind {config.pipeline.front}"
+    if config.front is not None:
+        return f"front half: {config.front.payload} to {config.front.height} x {config.front.width}"
+    return "your own"

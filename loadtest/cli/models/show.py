@@ -69,6 +69,15 @@ def _built(model: Model) -> Iterator[str]:
     if not model.is_built:
         yield "  not built: there is no model.onnx yet"
         return
+    if model.config.front is not None:
+        stated = ", ".join(f"{key} {text}" for key, text in model.config.front.parameters().items())
+        yield f"  version {model.version}, {stated}"
+        return
+    if model.front is not None:
+        for step in model.steps:
+            yield f"  {step.name}:"
+            yield from _built(step)
+        return
     report = inspect(model.file)
     yield (
         f"  version {model.version}, {size(size_bytes(model, model.version))}, "

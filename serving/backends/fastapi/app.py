@@ -25,7 +25,9 @@ from serving.backends.fastapi.metering import (
 from serving.backends.fastapi.settings import Settings
 from serving.compression import BodyTooLargeError, decompress
 from serving.models.config import ModelConfig
+from serving.models.pipeline import require_known_form
 from serving.models.repository import Model, describe_configuration
+from serving.pipelines import FrontRunner
 from serving.protocol import (
     HEADER_LENGTH,
     Array,
@@ -56,9 +58,11 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         self.model = Model(settings.repository, settings.model)
         self.config: ModelConfig = self.model.config
+        require_known_form(self.config)
         self.version = self.model.version
         self.in_flight = 0
-        self._engine: Engine = open_engine(settings.engine, self.model)
+        self._front = FrontRunner(self.model.front) if self.model.front else None
+        self._engine: Engine = open_engine(settings.engine, self.model.computed)
         self._limiter = CapacityLimiter(settings.inference_threads)
         self._decompressed_limit_bytes = settings.decompressed_limit_bytes
         self._headers = {WORKER_HEADER: str(os.getpid())}
@@ -99,6 +103,9 @@ class Worker:
 
     def _compute(self, told: Inference, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         told.started_ns = time.monotonic_ns()
+        if self._front is not None:
+            inputs = self._front.run(inputs)
+            told.prepared_ns = time.monotonic_ns()
         answer = self._engine.run(inputs)
         told.computed_ns = time.monotonic_ns()
         return answer
@@ -151,7 +158,7 @@ def _publishing(
     # Imported here, because prometheus_client is not needed without metrics.
     from serving.backends.fastapi.metrics import Metrics  # noqa: PLC0415
 
-    metrics = Metrics(worker.config.name, worker.version, settings.slo_ns)
+    metrics = Metrics(worker.config.name, worker.version, settings.slo_ns, steps=worker.model.steps)
 
     def publish() -> None:
         answered = exchanges.copy()

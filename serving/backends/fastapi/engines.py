@@ -9,8 +9,8 @@ import numpy as np
 
 from serving.models.repository import Model
 from serving.models.samples import samples_for
+from serving.pipelines import open_runner
 from serving.protocol import Array
-from serving.session import open_session
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -101,4 +101,4 @@ class TorchEngine:
 
 def open_engine(name: str, model: Model) -> Engine:
     """The engine called ``name``, loaded and ready."""
-    return TorchEngine(name, model) if name in TORCH_ENGINES else open_session(model)
+    return TorchEngine(name, model) if name in TORCH_ENGINES else open_runner(model)

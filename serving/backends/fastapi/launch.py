@@ -20,6 +20,7 @@ from serving.knobs.table import GUNICORN_ASGI, WORKER_CLASSES
 from serving.models.repository import Model
 from serving.models.weights import cache_folder
 from serving.models.zoo import ENTRIES
+from serving.pipelines import front_facts
 from serving.providers import runtime_version
 
 ENGINES: Mapping[str, str] = MappingProxyType(
@@ -66,7 +67,7 @@ class FastApiBackend:
             )
         config = plan.model.config
         if engine in _TOLD:
-            _require_torch(plan.label, engine, plan.model)
+            _require_torch(plan.label, engine, plan.model.computed)
         if len(set(config.execution.devices)) > 1:
             raise ModelError(
                 f"model {plan.model.name!r} asks for several GPUs, and a worker of {plan.label} "
@@ -109,6 +110,7 @@ class FastApiBackend:
                 "workers": str(config.instances),
                 "intra-op threads per worker": str(config.intra_op_threads),
                 "inferences at once per worker": str(settings.inference_threads),
+                **front_facts(plan.model),
             },
             metrics_url=f"http://{plan.host}:{metrics_port}/metrics",
             ready_within_s=_COMPILED_WITHIN_S if engine == "torch-compile" else _READY_WITHIN_S,

@@ -22,12 +22,14 @@ class Inference:
 
     Attributes:
         queued_ns: from when it waited for the inference thread.
+        prepared_ns: when the front half of a pipeline was done.
         computed_ns: when the engine was done.
     """
 
     rows: int = 0
     queued_ns: int = 0
     started_ns: int = 0
+    prepared_ns: int = 0
     computed_ns: int = 0
 
 

@@ -17,6 +17,7 @@ from serving.backends.fastapi.metering import CLIENT_GONE, Exchange, Inference
 from serving.metrics import table
 from serving.metrics.buckets import BATCH_ROWS, PHASE_NS, bounds_with
 from serving.metrics.table import Metric
+from serving.models.repository import Model
 from serving.protocol import Array
 from serving.statistics import OUTCOMES
 
@@ -29,6 +30,8 @@ class Metrics:
 
     Args:
         slo_ns: the objective, if there is one.
+        steps: of a pipeline, its front half and the model behind it; the time of each is told under
+            its own name, as with Triton.
         registry: where the metrics can be read in this process; the files need none.
     """
 
@@ -38,8 +41,12 @@ class Metrics:
         version: int,
         slo_ns: int | None,
         registry: CollectorRegistry | None = None,
+        *,
+        steps: Sequence[Model] = (),
     ) -> None:
         rows, labels = _Rows(registry), (model, str(version))
+        timed = [*((step.name, str(step.version)) for step in steps), labels]
+        first, last = timed[0], timed[max(len(steps) - 1, 0)]
         self._http_requests = rows.counter(table.HTTP_REQUESTS)
         self._http_seconds = rows.durations(table.HTTP_SECONDS)
         requests = rows.counter(table.REQUESTS)
@@ -47,10 +54,15 @@ class Metrics:
         self._slo_ns = slo_ns
         if slo_ns is not None:
             self._within_slo = rows.counter(table.WITHIN_SLO).labels(*labels)
-        self._queue = rows.durations(table.QUEUE).labels(*labels)
-        self._compute = rows.durations(table.COMPUTE).labels(*labels)
-        self._total = rows.durations(table.TOTAL, bounds_with(PHASE_NS, slo_ns)).labels(*labels)
-        self._batch_rows = rows.histogram(table.BATCH_ROWS, BATCH_ROWS).labels(*labels)
+        queue, compute = rows.durations(table.QUEUE), rows.durations(table.COMPUTE)
+        total = rows.durations(table.TOTAL, bounds_with(PHASE_NS, slo_ns))
+        batch_rows = rows.histogram(table.BATCH_ROWS, BATCH_ROWS)
+        for family in (queue, compute, total, batch_rows):
+            for one in timed:
+                family.labels(*one)
+        self._queue, self._total = queue.labels(*first), total.labels(*labels)
+        self._compute, self._batch_rows = compute.labels(*last), batch_rows.labels(*last)
+        self._front = compute.labels(*first) if steps else None
         self._in_flight = rows.gauge(table.IN_FLIGHT, "livesum").labels(*labels)
         self._pending = rows.gauge(table.PENDING, "livesum").labels(*labels)
         rows.gauge(table.INSTANCES, "livesum").labels(*labels).set(1)
@@ -77,7 +89,11 @@ class Metrics:
         self._requests[_outcome(status)].inc(len(told))
         computed = [one for one, _ in told if one.computed_ns]
         self._queue.observe_many(_in_s([one.started_ns - one.queued_ns for one in computed]))
-        self._compute.observe_many(_in_s([one.computed_ns - one.started_ns for one in computed]))
+        if self._front is not None:
+            self._front.observe_many(_in_s([one.prepared_ns - one.started_ns for one in computed]))
+        begun_ns = [one.prepared_ns or one.started_ns for one in computed]
+        spent_ns = [one.computed_ns - ns for one, ns in zip(computed, begun_ns, strict=True)]
+        self._compute.observe_many(_in_s(spent_ns))
         self._batch_rows.observe_many(np.array([one.rows for one in computed]))
         if status == 200:
             total_ns = [done_ns - one.queued_ns for one, done_ns in told]

@@ -8,8 +8,8 @@ import traceback
 from serving.backends.onnxruntime.catalogue import Catalogue
 from serving.backends.onnxruntime.faults import Fault, fault_of
 from serving.backends.onnxruntime.http import Connection, Head, Reply, fault
-from serving.backends.onnxruntime.loaded import LoadedVersion
 from serving.backends.onnxruntime.operations import Operations
+from serving.backends.onnxruntime.pipeline import Loaded
 from serving.backends.onnxruntime.plan import Plan
 from serving.backends.onnxruntime.routes import Route
 from serving.backends.onnxruntime.settings import Limits
@@ -45,18 +45,18 @@ class Application:
         if self.draining:
             raise RefusedError("the server is shutting down")
 
-    def begin(self, version: LoadedVersion) -> None:
+    def begin(self, version: Loaded) -> None:
         """One more request is being answered."""
         version.statistics.in_flight += 1
         self.in_flight += 1
 
-    def end(self, version: LoadedVersion, outcome: str) -> None:
+    def end(self, version: Loaded, outcome: str) -> None:
         """A request that had begun has been answered."""
         version.statistics.in_flight -= 1
         self.in_flight -= 1
         version.statistics.outcomes[outcome] += 1
 
-    def failed(self, error: Exception, version: LoadedVersion | None = None) -> Fault:
+    def failed(self, error: Exception, version: Loaded | None = None) -> Fault:
         """What ``error`` means; counted for the version that was named, printed if our own."""
         found = fault_of(error)
         if version is not None:
@@ -97,7 +97,7 @@ class Application:
         self.begin(version)
 
     def _request(
-        self, connection: Connection, version: LoadedVersion, told: int | None, body: Body
+        self, connection: Connection, version: Loaded, told: int | None, body: Body
     ) -> HttpRequest:
         length = len(body) if told is None else told
         if length > len(body):
@@ -145,7 +145,7 @@ class HttpRequest(Pending):
         self,
         app: Application,
         connection: Connection,
-        version: LoadedVersion,
+        version: Loaded,
         plan: Plan,
         inputs: dict[str, Array],
     ) -> None:

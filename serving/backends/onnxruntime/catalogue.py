@@ -13,10 +13,13 @@ from pathlib import Path
 
 from serving.backends.onnxruntime.faults import UnknownModelError
 from serving.backends.onnxruntime.loaded import LoadedVersion, prepare
+from serving.backends.onnxruntime.pipeline import Loaded, LoadedPipeline
 from serving.backends.onnxruntime.settings import Limits
 from serving.errors import InfersweepError, ModelError
 from serving.exposition import Source
+from serving.models.pipeline import require_known_form
 from serving.models.repository import Model, find_model, list_models
+from serving.session import Session
 from serving.statistics import VersionStatistics
 
 
@@ -38,14 +41,14 @@ class _Served:
         failed: what lay on disk when it could last not be loaded, so that it is not tried again.
     """
 
-    versions: Mapping[int, LoadedVersion] = field(default_factory=dict)
+    versions: Mapping[int, Loaded] = field(default_factory=dict)
     state: str = "LOADING"
     reason: str = ""
     failed: object = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def newest(self) -> LoadedVersion | None:
+    def newest(self) -> Loaded | None:
         return self.versions[max(self.versions)] if self.versions else None
 
 
@@ -56,15 +59,16 @@ class Catalogue:
         self._root = root
         self._limits = limits
         self._slo_ns = slo_ns
+        self._steps: set[str] = set()
         self._served: dict[str, _Served] = {}
-        self._routes: dict[tuple[str, str], LoadedVersion] = {}
+        self._routes: dict[tuple[str, str], Loaded] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def __contains__(self, asked: tuple[str, str]) -> bool:
         """Whether a name and a version, empty for the newest, are served."""
         return asked in self._routes
 
-    def find(self, name: str, version: str) -> LoadedVersion:
+    def find(self, name: str, version: str) -> Loaded:
         """The version called ``version``, the newest one when that is empty.
 
         Raises:
@@ -81,7 +85,7 @@ class Catalogue:
         """The versions of ``name`` that are served, oldest first."""
         return tuple(sorted(self._served[name].versions))
 
-    def all(self) -> Iterator[LoadedVersion]:
+    def all(self) -> Iterator[Loaded]:
         """Every version that is served."""
         for _, served in sorted(self._served.items()):
             yield from served.versions.values()
@@ -101,7 +105,7 @@ class Catalogue:
                 entries.append(IndexEntry(model.name, "", served.state, served.reason))
             else:
                 entries += [
-                    IndexEntry(model.name, str(number), "READY", one.prepared.unbatched)
+                    IndexEntry(model.name, str(number), "READY", one.unbatched)
                     for number, one in served.versions.items()
                 ]
         return [entry for entry in entries if entry.state == "READY" or not only_ready]
@@ -109,15 +113,21 @@ class Catalogue:
     async def load(self, name: str) -> None:
         """Serve the versions of ``name`` that lie on disk and that its policy names.
 
+        The steps of a pipeline are loaded before it, and can be asked by themselves, as with
+        Triton.
+
         Raises:
             ModelError: there is no such model, or it cannot be served.
             MachineError: this machine cannot run it.
         """
-        await asyncio.to_thread(find_model, name, self._root)
+        model = await asyncio.to_thread(find_model, name, self._root)
         served = self._served.setdefault(name, _Served())
         async with served.changing:
             try:
-                versions = await self._versions(Model(self._root, name), served.versions)
+                for step in await asyncio.to_thread(_steps, model):
+                    self._steps.add(step.name)
+                    await self.load(step.name)
+                versions = await self._versions(model, served.versions)
             except InfersweepError as error:
                 served.reason = str(error)
                 if not served.versions:
@@ -162,9 +172,7 @@ class Catalogue:
         for name in list(self._served):
             await self.unload(name)
 
-    async def _versions(
-        self, model: Model, old: Mapping[int, LoadedVersion]
-    ) -> dict[int, LoadedVersion]:
+    async def _versions(self, model: Model, old: Mapping[int, Loaded]) -> dict[int, Loaded]:
         signatures = await asyncio.to_thread(_signatures, model)
         if not signatures:
             raise ModelError(
@@ -172,21 +180,29 @@ class Catalogue:
                 hint=f"Build it with `infersweep models build {model.name}`, or change its policy.",
             )
         kept = {n: one for n, one in old.items() if signatures.get(n) == one.signature}
-        new: dict[int, LoadedVersion] = {}
+        new: dict[int, Loaded] = {}
         try:
             for number in signatures.keys() - kept.keys():
-                prepared = await asyncio.to_thread(prepare, model, number)
-                new[number] = LoadedVersion(
-                    prepared, self._limits, signatures[number], VersionStatistics(self._slo_ns)
-                )
-                _announce(new[number])
+                new[number] = await self._open(model, number, signatures[number])
         except InfersweepError:
             await asyncio.gather(*(one.close() for one in new.values()))
             raise
         return kept | new
 
+    async def _open(self, model: Model, number: int, signature: object) -> Loaded:
+        # The objective is one for whole answers, and those of a step are parts of some.
+        statistics = VersionStatistics(None if model.name in self._steps else self._slo_ns)
+        if model.front is not None:
+            pipeline = LoadedPipeline(model, number, self.find, self._limits, signature, statistics)
+            print(f"{pipeline.name} version {number}: ready", flush=True)  # noqa: T201
+            return pipeline
+        prepared = await asyncio.to_thread(prepare, model, number)
+        loaded = LoadedVersion(prepared, self._limits, signature, statistics)
+        _announce(loaded)
+        return loaded
+
     def _switch(
-        self, name: str, served: _Served, versions: Mapping[int, LoadedVersion]
+        self, name: str, served: _Served, versions: Mapping[int, Loaded]
     ) -> list[asyncio.Task[None]]:
         """From here on requests go to ``versions``; the others are being closed."""
         old, served.versions = served.versions, versions
@@ -205,6 +221,12 @@ class Catalogue:
         for task in closing:
             task.add_done_callback(self._closing.discard)
         return closing
+
+
+def _steps(model: Model) -> tuple[Model, ...]:
+    """Raises ModelError when the configuration cannot be used."""
+    require_known_form(model.config)
+    return model.steps
 
 
 def _signatures(model: Model) -> dict[int, object]:
@@ -226,10 +248,12 @@ def _announce(one: LoadedVersion) -> None:
     told = one.prepared
     how = f"unbatched, since {told.unbatched}" if told.unbatched else "ready"
     session = told.sessions[0]
-    engine = f"; TensorRT engine {session.engine}" if session.engine else ""
-    engine += f"; operators {dict(session.nodes)}" if session.nodes else ""
+    engine = ""
+    if isinstance(session, Session):
+        engine += f"; TensorRT engine {session.engine}" if session.engine else ""
+        engine += f"; operators {dict(session.nodes)}" if session.nodes else ""
     print(  # noqa: T201  (the server's log)
-        f"{one.name} version {one.version} on {session.provider}: {how}; "
+        f"{one.name} version {one.version} on {session}: {how}; "
         f"loaded in {told.load_s:.2f} s, warmed up in {told.warm_up_s:.2f} s{engine}",
         flush=True,
     )

@@ -21,7 +21,6 @@ from tritonclient.grpc import service_pb2_grpc
 from serving.backends.onnxruntime.app import Application
 from serving.backends.onnxruntime.faults import Fault
 from serving.backends.onnxruntime.http.head import ECHOED, bears
-from serving.backends.onnxruntime.loaded import LoadedVersion
 from serving.backends.onnxruntime.operations import (
     EXTENSIONS,
     NAME,
@@ -30,6 +29,7 @@ from serving.backends.onnxruntime.operations import (
     model_statistics,
     server_version,
 )
+from serving.backends.onnxruntime.pipeline import Loaded
 from serving.backends.onnxruntime.plan import Plan
 from serving.backends.onnxruntime.settings import Settings
 from serving.batching import Outcome, Pending
@@ -135,7 +135,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
     @_told
     async def ModelConfig(self, request: Any, _: Context) -> Any:
         found = self._catalogue.find(request.name, request.version)
-        path = found.prepared.model.folder / "config.pbtxt"
+        path = found.model.folder / "config.pbtxt"
         return pb.ModelConfigResponse(config=await asyncio.to_thread(load_message, path))
 
     @_told
@@ -218,7 +218,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
         self._app.end(version, "ok")
         return response
 
-    def _response(self, version: LoadedVersion, plan: Plan, outputs: Mapping[str, Array]) -> Any:
+    def _response(self, version: Loaded, plan: Plan, outputs: Mapping[str, Array]) -> Any:
         response = start_response(version.name, version.version, plan.header)
         for output in plan.wanted:
             tensor = version.planner.tensor(output.name, outputs)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from serving.backends.base import Launch, ServePlan, replicated
+from serving.pipelines import front_facts
 from serving.providers import require_execution, runtime_version
 
 _SUPERVISE = Path(__file__).parents[2] / "supervise.py"
@@ -55,6 +56,7 @@ class OnnxRuntimeBackend:
                 "provider": config.execution.providers[0],
                 "instances": str(config.instances),
                 "intra-op threads per instance": str(config.intra_op_threads),
+                **front_facts(plan.model),
             },
             metrics_url=f"{plan.url}/metrics" if count == 1 else None,
             replica_metrics_urls=urls if count > 1 else (),

@@ -13,6 +13,7 @@ from serving.exposition import Source
 from serving.models.config import ModelConfig
 from serving.models.probes import probe_rows, warm_up_inputs
 from serving.models.repository import Model
+from serving.pipelines import FrontRunner
 from serving.protocol import ProtocolError
 from serving.rows import try_rows
 from serving.session import Session, open_session
@@ -25,7 +26,8 @@ class Prepared:
 
     Attributes:
         config: as it will be served.
-        sessions: one for each instance; the same one where instances can share it.
+        sessions: one for each instance; the same one where instances can share it. Of a front
+            half, what runs in their place.
         unbatched: why requests are not joined although the configuration asks for it.
         load_s: until the sessions were made; ``warm_up_s`` is the time of first runs after that.
     """
@@ -33,7 +35,7 @@ class Prepared:
     model: Model
     version: int
     config: ModelConfig
-    sessions: tuple[Session, ...]
+    sessions: tuple[Session | FrontRunner, ...]
     unbatched: str
     load_s: float
     warm_up_s: float
@@ -52,6 +54,9 @@ def prepare(model: Model, version: int) -> Prepared:
             f"model {model.name!r}: its config.pbtxt states {', '.join(config.unserved)}",
             hint="This server does not know that; serve the model with the triton backend.",
         )
+    if config.front is not None:
+        runners = (FrontRunner(model),) * config.instances
+        return Prepared(model, version, config, runners, "", 0.0, 0.0)
     began = time.monotonic()
     sessions = _open(model, version)
     opened = time.monotonic()
@@ -96,6 +101,20 @@ class LoadedVersion:
             queue_limit=self.limits.queue,
             on_batch=self.statistics.record,
         )
+
+    @property
+    def model(self) -> Model:
+        return self.prepared.model
+
+    @property
+    def unbatched(self) -> str:
+        """Why requests are not joined although the configuration asks for it."""
+        return self.prepared.unbatched
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no instance has taken yet."""
+        return self._batcher.waiting
 
     @property
     def source(self) -> Source:

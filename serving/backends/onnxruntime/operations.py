@@ -89,7 +89,7 @@ class Operations:
 
     async def _model_config(self, route: Route, _: bytes) -> Reply:
         found = self._catalogue.find(route.model, route.version)
-        return json_reply(await asyncio.to_thread(describe_configuration, found.prepared.model))
+        return json_reply(await asyncio.to_thread(describe_configuration, found.model))
 
     async def _statistics(self, route: Route, _: bytes) -> Reply:
         stats = model_statistics(self._catalogue, route.model, route.version)

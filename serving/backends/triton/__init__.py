@@ -27,6 +27,7 @@ from serving.backends.triton.wheel import (
     installed_onnxruntime,
 )
 from serving.errors import ModelError, UsageError
+from serving.pipelines import front_facts
 
 SHARED_MEMORY = Path("/dev/shm")
 # Two instances that joined images of 640 x 640 were seen to hold 150 MB there together.
@@ -90,6 +91,7 @@ def _from_wheel(plan: ServePlan) -> Launch:
             "onnxruntime backend": "python-based (wheel)",
             "engine": f"ONNX Runtime {versions[package]}",
             "numpy of the stub": versions["numpy"],
+            **front_facts(plan.model, versions["pillow"]),
         },
         warnings=shared_memory_warnings(shutil.disk_usage(SHARED_MEMORY).free),
     )

@@ -37,5 +37,6 @@ def container_command(plan: ServePlan) -> tuple[str, ...]:
 def _mounted(plan: ServePlan) -> list[Path]:
     """The repository, and the folders that its version links point to."""
     root = plan.model.root.resolve()
-    versions = [(plan.model.folder / str(v)).resolve() for v in plan.model.versions]
+    models = (plan.model, *plan.model.steps)
+    versions = [(one.folder / str(v)).resolve() for one in models for v in one.versions]
     return [root, *(path for path in versions if not path.is_relative_to(root))]

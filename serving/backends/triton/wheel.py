@@ -3,7 +3,8 @@
 The wheel carries the server and its Python backend. What it lacks is added here, once, in the
 cache folder: a Python-based backend called ``onnxruntime``, and a small virtual environment for
 the backend's Python stub. The stub is not safe with NumPy 2 (it then answers HTTP 200 with empty
-or repeated data), so that environment holds NumPy 1 whatever this one holds.
+or repeated data), so that environment holds NumPy 1 whatever this one holds; Pillow, which decodes
+the pictures of front halves, is of this one's version.
 """
 
 from __future__ import annotations
@@ -139,11 +140,12 @@ def wheel_obstacle(
 
 
 def installation() -> Installation:
-    """Where the installation for this Python and this ONNX Runtime lies, built or not."""
+    """Where the installation for this Python, ONNX Runtime and Pillow lies, built or not."""
     package, release = installed_onnxruntime()
     return Installation(
         cache_folder()
         / f"triton-{PACKAGE_VERSION}-{platform.machine()}-python{_python()}-{package}-{release}"
+        f"-pillow-{version('pillow')}"
     )
 
 
@@ -248,11 +250,11 @@ def _build(built: Installation, scratch: Path, progress: Progress) -> None:
     for program in (built.program, built.stub):
         program.chmod(0o755)
     package, release = installed_onnxruntime()
-    progress(f"fetching NumPy {NUMPY_VERSION} and {package} {release} for Triton's Python stub")
+    progress(f"fetching NumPy, Pillow and {package} {release} for Triton's Python stub")
     venv.create(built.folder / "venv", symlinks=True)
     _pip(
         *("install", "--only-binary=:all:", "--target", str(built.site_packages)),
-        *(f"numpy=={NUMPY_VERSION}", f"{package}=={release}"),
+        *(f"numpy=={NUMPY_VERSION}", f"{package}=={release}", f"pillow=={version('pillow')}"),
     )
     versions = {
         found.metadata["Name"]: found.version

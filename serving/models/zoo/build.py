@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serving.errors import ModelError
+from serving.fronthalf import STEP_FILES
 from serving.models.inspection import differences, inspect
+from serving.models.pipeline import require_known_form
 from serving.models.repository import MODEL_FILE, Model
 from serving.models.weights import fetch
 from serving.models.zoo import ENTRIES
@@ -22,12 +24,19 @@ _VERSION = "1"
 
 
 def ensure_built(model: Model, progress: Callable[[str], None]) -> None:
-    """Build ``model`` unless it is there.
+    """Build ``model`` unless it is there; of a pipeline, the model behind it and its front half.
 
     Raises:
         ModelError: it is not in the zoo and has no file, or its answers are wrong.
         FetchError: its weights could not be fetched.
     """
+    require_known_form(model.config)
+    if model.config.front is not None:
+        _write_step(model)
+    if model.front is not None:
+        ensure_built(model.computed, progress)
+        _write_step(model.front)
+        _link_file(model)
     if model.is_built:
         return
     if model.name not in ENTRIES:
@@ -58,6 +67,30 @@ def build(entry: ZooEntry, model: Model, progress: Callable[[str], None]) -> Non
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _write_step(front: Model) -> None:
+    """Version 1 of a front half: copies of this version's code, for Triton's Python stub."""
+    folder = front.folder / _VERSION
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in STEP_FILES.items():
+        target, text = folder / name, source.read_bytes()
+        if not target.is_file() or target.read_bytes() != text:
+            part = target.with_suffix(f".{os.getpid()}.part")
+            part.write_bytes(text)
+            part.replace(target)
+
+
+def _link_file(pipeline: Model) -> None:
+    """Version 1 of a pipeline, which holds a link to its model's newest file and nothing else."""
+    link = pipeline.folder / _VERSION / MODEL_FILE
+    target = Path("..") / ".." / pipeline.computed.file.relative_to(pipeline.root)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink() and link.readlink() == target:
+        return
+    part = link.with_suffix(f".{os.getpid()}.part")
+    part.symlink_to(target)
+    part.replace(link)
 
 
 def load_torch_module(name: str) -> nn.Module:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from serving.fronthalf import FrontHalf
 from serving.models.weights import PackagedFile
 from serving.protocol import Array
 
@@ -24,6 +25,7 @@ class ZooEntry:
         fault: what is wrong with the outputs for the named sample; ``None`` when right.
         torch_module: the same network for PyTorch eager, in eval mode; ``None`` where the model
             exists as ONNX only.
+        front: how a picture becomes its input, for its pipelines; ``None`` where it takes none.
     """
 
     name: str
@@ -34,3 +36,4 @@ class ZooEntry:
     samples: Callable[[], Mapping[str, Mapping[str, Array]]]
     fault: Callable[[str, Mapping[str, Array]], str | None]
     torch_module: Callable[[Path], nn.Module] | None = None
+    front: FrontHalf | None = None

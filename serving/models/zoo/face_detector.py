@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from serving.fronthalf import FrontHalf
+from serving.fronthalf.photographs import PHOTOGRAPHS, photograph
 from serving.models.normalise import (
     drop_initializers_from_inputs,
     drop_unused_initializers,
@@ -19,7 +21,6 @@ from serving.models.normalise import (
 )
 from serving.models.weights import PackagedFile
 from serving.models.zoo.entry import ZooEntry
-from serving.models.zoo.photographs import PHOTOGRAPHS, photograph
 from serving.protocol import Array
 
 HEIGHT, WIDTH = 480, 640
@@ -116,4 +117,5 @@ ENTRY = ZooEntry(
     build=_build,
     samples=_samples,
     fault=_fault,
+    front=FrontHalf("jpeg", HEIGHT, WIDTH),
 )

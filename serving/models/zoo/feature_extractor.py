@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from serving.fronthalf import FrontHalf
+from serving.fronthalf.photographs import PHOTOGRAPHS, photograph
 from serving.models.weights import PackagedFile, fetch
 from serving.models.zoo.entry import ZooEntry
-from serving.models.zoo.photographs import PHOTOGRAPHS, photograph
 from serving.models.zoo.torch_export import export
 from serving.protocol import Array
 
@@ -163,4 +164,5 @@ ENTRY = ZooEntry(
     samples=_samples,
     fault=_fault,
     torch_module=_torch_module,
+    front=FrontHalf("jpeg", HEIGHT, WIDTH, channels="GREY", std=(255.0,)),
 )
