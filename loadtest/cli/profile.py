@@ -122,7 +122,8 @@ def run(
     if profile.verdict == "INVALID":
         raise LoadError(
             f"the profile is INVALID: {'; '.join(profile.reasons)}",
-            hint=f"What was measured is in {path}.",
+            hint="Measure it on a quiet machine with longer windows (--duration); where batches "
+            f"cannot be told apart, with --set max_batch_size=1. What was measured is in {path}.",
         )
     return 0
 
