@@ -21,6 +21,7 @@ from loadtest.plan.record import (
     Verification,
     WireCost,
 )
+from loadtest.plan.scaling import scaling_of
 
 CAMERAS, FPS = 24, 10.0
 LINK = NAMED["lte"]
@@ -288,5 +289,8 @@ def plan(**changes: Any) -> Plan:
         "sentence": "4 replicas of onnxruntime, of which 1 may fail, serve 24 cameras at 10 fps "
         "over lte within p99<=150ms: p99 frame age 128 ms (118 to 148 in 18 of 20 windows).",
         "verifications": verifications(),
+        "scaling": {
+            "onnxruntime on 6 CPU of orin": scaling_of({1: 38.0, 2: 74.5, 4: 142.6, 6: 139.8})
+        },
     }
     return Plan.model_validate(given | changes)

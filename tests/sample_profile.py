@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadtest.profiles.record import Energy, Profile, Repeat, SweepPoint
+from loadtest.profiles.service import Loop
 from loadtest.results import Machine, Percentiles, Quantile
 
 MS = 1_000_000
@@ -140,34 +141,39 @@ def closed_loop(
     batches: int = 4000,
     replies_ns: float = 0.0,
     seed: int = 1,
-) -> tuple[npt.NDArray[np.int64], dict[int, Floats]]:
+) -> tuple[Loop, dict[int, Floats]]:
     """A server in virtual time that takes whatever waits, and what its batches really took.
 
     Each user sends the next request when it has its reply, in no time, but after the instance has
     taken its next batch. The replies of a batch leave within ``replies_ns``, the last at its end.
 
-    Returns when replies came in ns, ascending, and the true times in ns by batch size.
+    Returns what the users saw, and the true times in ns by batch size.
     """
     rng = np.random.default_rng(seed)
-    running: list[tuple[float, int]] = []
-    done: list[Floats] = []
+    waiting = [0.0] * users
+    running: list[tuple[float, list[float]]] = []
+    seen: list[tuple[float, float]] = []
     true: dict[int, list[float]] = {}
 
     def start(size: int, now_ns: float) -> None:
         took_ns = takes(size, rng)
         true.setdefault(size, []).append(took_ns)
-        running.append((now_ns + took_ns, size))
+        running.append((now_ns + took_ns, waiting[:size]))
+        del waiting[:size]
 
     for _ in range(min(instances, users)):
         start(1, 0.0)
-    waiting = users - len(running)
     for _ in range(batches):
         running.sort()
-        now_ns, size = running.pop(0)
-        early_ns = replies_ns * rng.random(size)
-        done.append(now_ns - (early_ns - early_ns.min()))
-        following = min(waiting or size, largest)
-        waiting += size - following
-        start(following, now_ns)
-    moments = np.sort(np.rint(np.concatenate(done)).astype(np.int64))
-    return moments, {size: np.array(times) for size, times in true.items()}
+        now_ns, due_ns = running.pop(0)
+        early_ns = replies_ns * rng.random(len(due_ns))
+        done_ns = np.sort(now_ns - (early_ns - early_ns.min()))
+        seen.extend(zip(due_ns, done_ns.tolist(), strict=True))
+        if waiting:
+            start(min(len(waiting), largest), now_ns)
+            waiting.extend(done_ns.tolist())
+        else:
+            waiting.extend(done_ns.tolist())
+            start(min(len(waiting), largest), now_ns)
+    due, done = (np.rint(column).astype(np.int64) for column in np.array(seen).T)
+    return Loop(users, due, done), {size: np.array(times) for size, times in true.items()}

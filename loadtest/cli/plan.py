@@ -83,9 +83,14 @@ def run(
     from loadtest.plan.question import Question  # noqa: PLC0415
 
     wanted_cameras = None if cameras is None else (cameras, fps, phase, policy, jitter_ms)
+    percentile = _percentile(objective)
     question = Question(
-        demand=demand_of(rate, day, trace, wanted_cameras, over_link=link is not None),
-        objective=_percentile(objective),
+        demand=demand_of(
+            *(rate, day, trace, wanted_cameras),
+            limit_ns=percentile.limit_ns,
+            over_link=link is not None,
+        ),
+        objective=percentile,
         most_lost=parse_share(max_lost, "--max-lost") or (0.001 if cameras is None else 0.01),
         link=link_profile(link) if link else None,
         survive=survive,

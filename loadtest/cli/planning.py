@@ -67,9 +67,10 @@ def demand_of(
     trace: Path | None,
     cameras: tuple[int, float, str, str, float] | None,
     *,
+    limit_ns: int,
     over_link: bool,
 ) -> Demand:
-    """The one that was given.
+    """The one that was given; ``limit_ns`` is the age at which ``drop-late`` drops a frame.
 
     Over a link a camera sends its next frame without waiting for the answer to the last: else a
     round trip longer than a period would halve its rate.
@@ -91,7 +92,8 @@ def demand_of(
     phase = cast("Phase", one_of(phase, get_args(Phase), "--phase"))
     policy = cast("FramePolicy", one_of(policy, get_args(FramePolicy), "--policy"))
     made = Cameras(count, fps, phase, round(jitter_ms * 1e6))
-    return CameraDemand(made, policy, in_order=not over_link)
+    deadline_ns = limit_ns if policy == "drop-late" else 0
+    return CameraDemand(made, policy, deadline_ns, in_order=not over_link)
 
 
 def make_plan(question: Question, wanted: Wanted) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loadtest.plan.predict import Predictor, Window, range_of
+from loadtest.capacity.cameras import CameraReport
+from loadtest.plan.predict import Predictor, range_of
 from loadtest.plan.question import Question
 from loadtest.plan.record import Range
 from loadtest.plan.server import replicas_for
@@ -16,12 +16,13 @@ class Seen:
     """So many replicas under the demand.
 
     Attributes:
+        cameras: of each window; empty where there are no streams.
         response_ms: the objective's percentile; ``None`` where some window answered nothing.
         lost_share: of requests or frames, the worst of 18 in 20 windows.
     """
 
     replicas: int
-    windows: Sequence[Window]
+    cameras: tuple[CameraReport, ...]
     response_ms: Range | None
     lost_share: float
     holds: bool
@@ -52,7 +53,8 @@ class Search:
                 and response_ms.high <= self.question.limit_ms
                 and lost <= self.question.most_lost
             )
-            self._seen[replicas] = Seen(replicas, windows, response_ms, lost, holds)
+            cameras = tuple(window.cameras for window in windows if window.cameras is not None)
+            self._seen[replicas] = Seen(replicas, cameras, response_ms, lost, holds)
         return self._seen[replicas]
 
     def smallest(self, at_least: int) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from loadtest.capacity.cameras import CameraReport
 from loadtest.capacity.formulas import (
     allen_cunneen_wait_s,
     batch_response_bound_s,
@@ -169,7 +170,10 @@ def _warnings(profile: Profile, question: Question) -> Iterator[str]:
             f"the server was profiled with more inference threads than its {profile.server_cpus} "
             "CPUs: service times are those of a full server"
         )
-    if question.balance == "round-robin" and question.demand.frames is not None:
+    frames = question.demand.frames
+    if frames is not None and frames.policy != "fifo" and not frames.in_order:
+        yield f"cameras send each frame at once, so the policy {frames.policy} drops none"
+    if question.balance == "round-robin" and frames is not None:
         yield "with round robin the frames of one camera go to different replicas in turn"
 
 
@@ -194,7 +198,7 @@ def _answered(
         "why": _why(sized, question, usable_rps),
         "utilisation": utilisation,
         "response_ms": seen.response_ms,
-        "frames": _frames(seen.windows),
+        "frames": _frames(seen.cameras),
         "memory_bytes": max(memory, default=None),
         "energy": energy,
         "energy_missing": missing,
@@ -238,10 +242,7 @@ def _breaks_first(
     return f"{what}, at {factor:.3g} times the demand"
 
 
-def _frames(windows: Sequence[Window]) -> FramesForecast | None:
-    reports = [window.cameras for window in windows if window.cameras is not None]
-    if not reports:
-        return None
+def _frames(reports: Sequence[CameraReport]) -> FramesForecast | None:
     together = [one.together for one in reports]
     p99 = [one.age_p99_ns for one in together if one.age_p99_ns is not None]
     p50 = [one.age_p50_ns for one in together if one.age_p50_ns is not None]

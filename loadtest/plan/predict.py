@@ -172,7 +172,7 @@ class Predictor:
         response_ns = (done_ns - due_ns)[inside & ok]
         lost = 1 - float(ok[inside].mean()) if inside.any() else 0.0
         cameras = None
-        if arrivals.streams is not None:
+        if arrivals.streams is not None and len(arrivals.streams):
             seen = _as_requests(arrivals, done_ns, ok)
             count = int(arrivals.streams.max()) + 1
             deadline_ns = self.deadline_ns or None

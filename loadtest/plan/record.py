@@ -201,5 +201,5 @@ class Plan(Record):
     sentence: str = Field(description="the answer, with its uncertainty")
     verifications: tuple[Verification, ...] = ()
     scaling: dict[str, tuple[ScalingPoint, ...]] = Field(
-        default={}, description="by backend, where profiles differ in their instances"
+        default={}, description="by backend and machine, where profiles differ in their instances"
     )

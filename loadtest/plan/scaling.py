@@ -39,12 +39,15 @@ def scaling_of(peak_rps: Mapping[int, float]) -> tuple[ScalingPoint, ...]:
 
 
 def measured_scaling(servers: Sequence[Server]) -> dict[str, tuple[ScalingPoint, ...]]:
-    """By backend, where its profiles differ in their instances."""
+    """By backend and machine, where profiles of the two differ in their instances."""
     peaks: dict[str, dict[int, float]] = {}
     for server in servers:
-        rates = [one.requests_per_s for one in server.profile.sweep if one.verdict == "VALID"]
-        own = peaks.setdefault(server.profile.backend, {})
-        count = server.scheduler.instances
+        profile, count = server.profile, server.scheduler.instances
+        rates = [one.requests_per_s for one in profile.sweep if one.verdict == "VALID"]
+        if not rates:
+            continue
+        where = f"{profile.backend} on {profile.server_cpus} CPU of {profile.machine.hostname}"
+        own = peaks.setdefault(where, {})
         own[count] = max([own.get(count, 0.0), *rates])
-    found = {backend: scaling_of(rates) for backend, rates in peaks.items()}
-    return {backend: points for backend, points in found.items() if points}
+    found = {where: scaling_of(rates) for where, rates in peaks.items()}
+    return {where: points for where, points in found.items() if points}

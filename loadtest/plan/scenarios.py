@@ -97,10 +97,12 @@ def burst_of(predictor: Predictor, question: Question, replicas: int) -> BurstFo
     values, recovered = [], []
     for window in windows:
         inside = (window.due_ns >= start_ns) & (window.due_ns < end_ns)
-        values.append(_percentile_ms(window.response_ns[inside], quantile))
+        # Where nothing is lost, nothing answered means that nothing came.
+        if inside.any() or window.lost_share:
+            values.append(_percentile_ms(window.response_ns[inside], quantile))
         recovered.append(_recovery_s(window.due_ns, window.response_ns, start_ns, end_ns))
     answered = [value for value in values if value is not None]
-    response_ms = range_of(answered) if len(answered) == len(values) else None
+    response_ms = range_of(answered) if answered and len(answered) == len(values) else None
     known = sorted(value for value in recovered if value is not None)
     return BurstForecast(
         factor=factor,

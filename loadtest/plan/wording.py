@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from loadtest.objective import Percentile, parse_objectives
-from loadtest.plan.record import Option, Plan, Range, Verification
+from loadtest.plan.record import Option, Plan, Range, ScalingPoint, Verification
 from loadtest.report.answer import Answer
-from loadtest.report.numbers import MISSING, failed, milliseconds, share
+from loadtest.report.numbers import MISSING, failed, milliseconds, rate, share
 from loadtest.rounding import four_digits
 
 NO_NUMBER = "no number"
@@ -86,7 +86,16 @@ def plan_lines(plan: Plan) -> list[str]:
     named = list(zip(plan.options, labels_of(plan), strict=True))
     lines = [f"{label}: {option.why}" for option, label in named if option.replicas is None]
     lines += [f"{label}: {told}" for option, label in named for told in option.warnings]
-    return lines
+    return lines + [f"{server}: {_scaling(points)}" for server, points in plan.scaling.items()]
+
+
+def _scaling(points: Sequence[ScalingPoint]) -> str:
+    told = (
+        f"{one.instances} of {rate(one.peak_rps)}/s, efficiency {share(one.efficiency)}"
+        f"{' (the highest rate)' if one.knee else ''}"
+        for one in points
+    )
+    return f"instances measured: {'; '.join(told)}"
 
 
 def ranged(value: Range | None) -> str:
@@ -113,6 +122,10 @@ def measured_bounds(one: Verification) -> str:
 
 def signed(value: float | None) -> str:
     return "unknown" if value is None else f"{value:+.1%}"
+
+
+def signed_share(value: float) -> str:
+    return f"{value:+.0%}"
 
 
 def uplink_share(value: float) -> str:

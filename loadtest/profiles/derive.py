@@ -11,7 +11,7 @@ from loadtest.analysis import point_of
 from loadtest.folder import ResultsFolder
 from loadtest.profiles.record import Energy, Profile, Repeat, SweepPoint
 from loadtest.profiles.scheduling import Scheduling, scheduled, scheduling_of
-from loadtest.profiles.service import Loop, Service, may_rest, service_of
+from loadtest.profiles.service import Loop, Service, Times, may_rest, service_of
 from loadtest.results import OUTCOMES, Manifest, Trial
 from serving.errors import ResultsError
 
@@ -79,9 +79,11 @@ def _repeats(trials: Sequence[Trial]) -> list[int]:
 class _Measured:
     """One start of the server."""
 
-    def __init__(self, number: int, trials: Sequence[Trial], service: Service, alone: Loop) -> None:
+    def __init__(
+        self, number: int, trials: Sequence[Trial], service: Service, alone_ns: Times
+    ) -> None:
         self.number, self._trials = number, trials
-        self._service, self._alone = service, alone
+        self._service, self._alone_ns = service, alone_ns
 
     @classmethod
     def of(
@@ -92,29 +94,32 @@ class _Measured:
         for trial in own:
             requests = folder.read_requests(trial.id)
             right = requests[requests["outcome"] == _OK]
-            loops.append(Loop(int(trial.level), np.sort(right["done"])))
+            loops.append(Loop(int(trial.level), right["due"], right["done"]))
             if trial.level == 1:
                 alone_ns = np.sort(right["done"] - right["sent"])
         service = service_of(loops, instances=scheduling.instances, largest=scheduling.largest)
-        return cls(number, own, service, Loop(1, alone_ns))
+        return cls(number, own, service, alone_ns)
 
     def faults(self, scheduling: Scheduling) -> Iterator[str]:
         """Why nothing can be planned from it."""
         if scheduling.unplannable:
             yield scheduling.unplannable
-        if len(self._alone.done_ns) < _FEWEST_ALONE:
+        if len(self._alone_ns) < _FEWEST_ALONE:
             yield f"repeat {self.number}: too few VALID requests of one user alone"
-        if may_rest(self._alone.done_ns, scheduling.delay_ns):
+        if may_rest(self._alone_ns, scheduling.delay_ns):
             yield (
                 f"repeat {self.number}: the queue waits {scheduling.delay_ns / 1e6:g} ms for "
                 "company, about as long as a request is served: instances rest, so their times "
                 "cannot be told"
             )
         if not self._service.clear:
-            yield (
-                f"repeat {self.number}: the replies of one batch cannot be told from the next "
-                f"({self._service.blurred:.0%} are in doubt)"
+            what = (
+                "in which order requests were served"
+                if scheduling.largest == 1
+                else "the replies of one batch from those of the next"
             )
+            doubt = f"{self._service.blurred:.0%} are in doubt"
+            yield f"repeat {self.number}: one cannot tell {what} ({doubt})"
         missing = {1, scheduling.largest} - set(self._service.times_ns)
         if missing:
             sizes = " and ".join(str(size) for size in sorted(missing))
@@ -128,7 +133,7 @@ class _Measured:
             service_ns={
                 size: tuple(times.tolist()) for size, times in self._service.times_ns.items()
             },
-            alone_ns=tuple(self._alone.done_ns.tolist()),
+            alone_ns=tuple(self._alone_ns.tolist()),
             start_s=own[0].first_answer_s if own else None,
             rss_bytes=max(memory, default=None),
         )

@@ -48,12 +48,13 @@ def scheduling_of(label: str, configuration: str) -> Scheduling:
         if not joins and instances > 1:
             why = f"each of the {instances} workers of {label} has a queue of its own"
         return Scheduling(1, instances, (), 0, QueuePolicy(), why)
-    why = ""
-    if instances > 1:
-        why = f"batches of {instances} instances cannot be told apart by their replies"
     # What waits leaves with the largest preferred size as soon as it can, so none is above it.
+    largest = max(batching.preferred_batch_sizes, default=max(message.max_batch_size, 1))
+    why = ""
+    if instances > 1 and largest > 1:
+        why = f"batches of {instances} instances cannot be told apart by their replies"
     return Scheduling(
-        max(batching.preferred_batch_sizes, default=max(message.max_batch_size, 1)),
+        largest,
         instances,
         batching.preferred_batch_sizes,
         batching.max_queue_delay_ns,

@@ -3,8 +3,8 @@
 In a closed loop with more users than a batch has rows an instance never rests: it takes the next
 batch when the one before is done, and the replies of a batch leave together. So the time from the
 end of one batch to the end of the next is what a batch costs, with all that the server does beside
-it on the same CPUs: reading requests, joining rows, writing replies. With k instances it is the
-time to the end of the k-th batch after it.
+it on the same CPUs: reading requests, joining rows, writing replies. Of several instances, which
+join nothing here, each takes the oldest request when it is free, which tells when that was.
 """
 
 from __future__ import annotations
@@ -27,9 +27,15 @@ _MOST_BLURRED = 0.02
 
 @dataclass(frozen=True)
 class Loop:
-    """One closed loop: its users, and when their right answers were whole, ascending."""
+    """One closed loop and its right answers, in any order.
+
+    Attributes:
+        due_ns: when each request was due, which is when the user's last one was answered.
+        done_ns: when its answer was whole.
+    """
 
     users: int
+    due_ns: Times
     done_ns: Times
 
 
@@ -39,7 +45,8 @@ class Service:
 
     Attributes:
         times_ns: from batch size to the times for which such a batch occupied an instance.
-        blurred: share of all gaps that may lie within a batch or between two.
+        blurred: share of all gaps that may lie within a batch or between two; of several
+            instances the share of requests that were not served in the order in which they came.
     """
 
     times_ns: Mapping[int, Times]
@@ -53,28 +60,27 @@ class Service:
 def service_of(loops: list[Loop], *, instances: int, largest: int) -> Service:
     """The service times of every batch size that was seen often enough.
 
-    ``largest`` is 1 where the server joins nothing. Loops of so few users that an instance may
-    rest are left out. The loop of ``instances`` + 1 users has batches of one row alone, and tells
-    how short a service can be; without it nothing is found.
+    ``largest`` is 1 where the server joins nothing, as it must with several instances. Loops of so
+    few users that an instance may rest are left out. The loop of two users has batches of one row
+    alone, and tells how short a service can be; without it no batches are found.
     """
-    busy = [loop for loop in loops if loop.users > instances and len(loop.done_ns) > instances]
+    busy = [loop for loop in loops if loop.users > instances and len(loop.done_ns) > 1]
     if largest == 1:
-        found = [_between(loop.done_ns, instances) for loop in busy]
-        times = np.concatenate(found) if found else np.zeros(0, np.int64)
-        return Service(_often({1: times}), 0.0)
-    single = [loop for loop in busy if loop.users == instances + 1]
-    if not single:
+        return _one_by_one(busy, instances)
+    single = [loop for loop in busy if loop.users == 2]
+    if instances > 1 or not single:
         return Service({}, 0.0)
-    shortest_ns = float(np.quantile(np.diff(single[0].done_ns), 0.05))
+    shortest_ns = float(np.quantile(_gaps(np.sort(single[0].done_ns)), 0.05))
     low_ns, high_ns = (share * shortest_ns for share in _BLUR)
     by_size: defaultdict[int, list[Times]] = defaultdict(list)
     gaps = blurred = 0
     for loop in busy:
-        between = np.diff(loop.done_ns)
+        done_ns = np.sort(loop.done_ns)
+        between = _gaps(done_ns)
         gaps += len(between)
         blurred += int(((between > low_ns) & (between < high_ns)).sum())
-        last = np.append(np.flatnonzero(between > high_ns), len(loop.done_ns) - 1)
-        sizes, took = np.diff(last)[instances - 1 :], _between(loop.done_ns[last], instances)
+        last = np.append(np.flatnonzero(between > high_ns), len(done_ns) - 1)
+        sizes, took = np.diff(last), _gaps(done_ns[last])
         # The window cuts its last batch.
         for size in np.unique(sizes[:-1]):
             by_size[int(size)].append(took[:-1][sizes[:-1] == size])
@@ -91,8 +97,33 @@ def may_rest(alone_ns: Times, delay_ns: int) -> bool:
     return bool(len(alone_ns)) and 3 * delay_ns > float(np.median(alone_ns))
 
 
-def _between(ends_ns: Times, instances: int) -> Times:
-    return ends_ns[instances:] - ends_ns[:-instances]
+def _one_by_one(busy: list[Loop], instances: int) -> Service:
+    if instances == 1:
+        found = [_gaps(np.sort(loop.done_ns)) for loop in busy]
+    else:
+        # With as many ahead for each instance, requests that come at one moment start at one moment
+        # too, so that it makes no difference which of them the server took first.
+        found = [_in_turn(loop, instances) for loop in busy if loop.users % instances == 0]
+    times = np.concatenate(found) if found else np.zeros(0, np.int64)
+    right = times > 0
+    return Service(_often({1: times[right]}), float(1 - right.mean()) if len(right) else 0.0)
+
+
+def _gaps(ends_ns: Times) -> Times:
+    return ends_ns[1:] - ends_ns[:-1]
+
+
+def _in_turn(loop: Loop, instances: int) -> Times:
+    """How long each was served that starts when those ahead of it have left the queue.
+
+    A request comes when its user's last one leaves. It is the last of ``users`` then, and starts
+    when so many more have left that there are only ``instances``.
+    """
+    # Those that were due before the window left in it too.
+    ends_ns = np.union1d(loop.due_ns, loop.done_ns)
+    before = np.searchsorted(ends_ns, loop.due_ns, side="right") + loop.users - instances - 1
+    known = before < len(ends_ns)
+    return loop.done_ns[known] - ends_ns[before[known]]
 
 
 def _often(times: Mapping[int, Times]) -> dict[int, Times]:
@@ -107,7 +138,7 @@ def loop_users(*, instances: int, largest: int) -> tuple[int, ...]:
     """
     sizes = [size for size in _sizes() if size < largest] + [largest]
     joined = {size + instances for size in sizes} if largest > 1 else set()
-    alone = {1, instances, instances + 1, 2 * instances, 4 * instances}
+    alone = {1, instances, instances + 1, *(instances * factor for factor in (2, 4, 8))}
     return tuple(sorted(joined | alone | {2 * largest * instances}))
 
 

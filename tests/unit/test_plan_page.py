@@ -17,6 +17,7 @@ from loadtest.plan.figures import STATES, curve_figure, fleet_figure, stress_fig
 from loadtest.plan.markdown import markdown
 from loadtest.plan.page import NAME, render, write_page
 from loadtest.plan.record import Plan, Range
+from loadtest.plan.scaling import scaling_of
 from loadtest.plan.terminal import answer_text, plan_table, verification_table
 from loadtest.plan.wording import answer_of, labels_of, told_of_tests
 from loadtest.report.markdown import escape
@@ -80,7 +81,7 @@ def test_an_option_without_a_number_shows_its_reason_and_no_zero() -> None:
 
 
 def test_a_plan_without_any_number_has_no_figures_and_says_so() -> None:
-    plan = made.plan(options=(made.fastapi(),), chosen=None, verifications=())
+    plan = made.plan(options=(made.fastapi(),), chosen=None, verifications=(), scaling={})
     page = render(plan)
     text = text_of(page)
     assert answer_of(plan).label == "No answer"
@@ -273,6 +274,22 @@ def test_closed_forms_stand_beside_the_simulation_and_the_law_below() -> None:
     assert f"onnxruntime: {made.onnxruntime().scalability}." in checks
     alone = made.plan(options=(made.triton(crosschecks=(), scalability="fitted within 1%"),))
     assert "fitted within 1%" in text_of(section(render(alone), "crosschecks"))
+
+
+def test_what_more_instances_bring_is_shown_with_the_highest_rate_marked() -> None:
+    points = scaling_of({1: 2162.0, 2: 4061.0, 4: 3135.0})
+    plan = made.plan(scaling={f"onnxruntime{NASTY}": points})
+    page = render(plan)
+    rows = re.findall(r"<tr>.*?</tr>", section(page, "crosschecks"), re.S)[-3:]
+    for row, one in zip(rows, points, strict=True):
+        assert f"{one.efficiency:.0%}" in text_of(row)
+        assert ("highest" in text_of(row)) == one.knee
+    assert "-21%" in text_of(rows[-1])
+    assert "<b>bold" not in page
+    assert "2 of 4,061.0/s, efficiency 94% (the highest rate)" in markdown(plan)
+    assert "(the highest rate)" in " ".join(printed(plan_table(plan)).split())
+    alone = made.plan(options=(made.fastapi(),), scaling={"fastapi": points})
+    assert 'href="#crosschecks"' in render(alone)
 
 
 def test_every_test_stands_in_its_table_with_its_reasons() -> None:
