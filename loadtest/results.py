@@ -92,6 +92,9 @@ class Settings(Record):
         default=False, description="keep every request of every window, not histograms alone"
     )
     setting: dict[str, str] = Field(default={}, description="knobs that were turned on the server")
+    open_windows: int = Field(
+        default=0, description="of a profile: open loops behind the closed ones of each start"
+    )
     rank_unlike: bool = Field(
         default=False, description="rank backends that do not serve under equal conditions"
     )
@@ -105,7 +108,7 @@ class Settings(Record):
     @property
     def planned_trials(self) -> int:
         """Windows in the whole run, of every backend."""
-        return len(self.backends) * len(self.levels) * self.repeats
+        return len(self.backends) * (len(self.levels) + self.open_windows) * self.repeats
 
 
 class Wire(Record):

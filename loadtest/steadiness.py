@@ -24,6 +24,10 @@ LEAST_WINDOWS = 6
 SLOW_START = 1.2
 
 
+UNSTEADY = "not steady"
+"""How every reason begins that says so."""
+
+
 @dataclass(frozen=True)
 class Trend:
     """Attributes: ``drift`` from first to last, as a share of the median; ``p_value`` two-sided."""
@@ -113,7 +117,7 @@ def _trend(what: str, series: Sequence[float]) -> Iterator[str]:
     found = trend_of(series)
     if found.p_value < SIGNIFICANCE and abs(found.drift) > DRIFT_LIMIT:
         yield (
-            f"not steady: {what} drifts by {found.drift:+.0%} over the window "
+            f"{UNSTEADY}: {what} drifts by {found.drift:+.0%} over the window "
             f"(Mann-Kendall p = {found.p_value:.2g})"
         )
 
@@ -127,7 +131,7 @@ def _spread(completed: Sequence[int]) -> Iterator[str]:
     excess = max(float(counts.var(ddof=1)) - mean, 0.0)
     if mean and math.sqrt(excess) / mean > SPREAD_LIMIT:
         yield (
-            f"not steady: between {int(counts.min())} and {int(counts.max())} answers in one second"
+            f"{UNSTEADY}: between {int(counts.min())} and {int(counts.max())} answers in one second"
         )
 
 

@@ -15,7 +15,7 @@ from loadtest.confidence import sample_floor
 from loadtest.histogram import buckets, merge
 from loadtest.results import Verdict
 from loadtest.scenarios import ClosedLoop, Load, OpenLoop
-from loadtest.steadiness import Steadiness, judge_steadiness
+from loadtest.steadiness import UNSTEADY, Steadiness, judge_steadiness
 from loadtest.trial import LevelOutput
 
 CLIENT_CPU_LIMIT = 0.90
@@ -30,7 +30,7 @@ FAILURE_LIMIT = 0.001
 Cause = Literal["overload", "window", "beside"]
 _CAUSES: tuple[tuple[Cause, tuple[str, ...]], ...] = (
     ("overload", ("failed requests", "requests were lost")),
-    ("window", ("not steady", "too few samples")),
+    ("window", (UNSTEADY, "too few samples")),
 )
 
 _TAILS = ((0.99, 1000, "p99"), (0.90, 100, "p90"), (0.50, sample_floor(0.5), "p50"))

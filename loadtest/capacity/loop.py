@@ -209,7 +209,9 @@ def _start(
     while state.instances[replica_number, free].free_at_ns != NEVER:
         free += 1
     instance = state.instances[replica_number, free]
-    times = state.batches[count]
+    rested = count == 1 and state.batches[0].count > 0
+    rested = rested and state.slots[replica.head].since_ns == now
+    times = state.batches[0 if rested else count]
     done_ns = now + state.samples[times.first + int(rng.random() * times.count)]
     instance.free_at_ns = done_ns
     instance.batch = count

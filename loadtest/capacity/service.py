@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,9 +21,14 @@ class ServiceSamples:
     One of them is drawn by inverse transform: with u uniform in [0, 1), the sample of rank
     floor(u n) + 1 of n (Devroye, *Non-Uniform Random Variate Generation*, 1986, II.2). So nothing
     is ever shorter than the shortest or longer than the longest that was measured.
+
+    Attributes:
+        rested: of one request that an idle instance takes the moment it comes; ``None`` where that
+            is no different.
     """
 
     per_batch: Mapping[int, Times]
+    rested: Times | None = None
 
     @classmethod
     def of(cls, measured: Mapping[int, npt.ArrayLike]) -> ServiceSamples:
@@ -62,7 +67,11 @@ class ServiceSamples:
             for size in range(low + 1, min(high, largest + 1)):
                 share = (size - low) / (high - low)
                 found[size] = np.rint(ends[0] + share * (ends[1] - ends[0])).astype(np.int64)
-        return ServiceSamples({size: found[size] for size in sorted(found)})
+        return replace(self, per_batch={size: found[size] for size in sorted(found)})
+
+    def after_rest(self, times_ns: Times) -> ServiceSamples:
+        """The same with what an idle instance takes for one request; nothing of it where empty."""
+        return replace(self, rested=np.sort(np.maximum(times_ns, 1)) if len(times_ns) else None)
 
     @property
     def largest_batch(self) -> int:

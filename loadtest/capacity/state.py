@@ -46,7 +46,9 @@ RULES = _record(
     "drop_late latest_only in_order in_queue"
 )
 BATCH = _record("leaving first count")
-"""By requests that wait: how many leave at once. By batch size: where its samples lie."""
+"""By requests that wait: how many leave at once. By batch size: where its samples lie; at 0 those
+of one request that an idle instance takes.
+"""
 
 
 def new_state(fleet: Fleet) -> State:
@@ -114,7 +116,11 @@ def _tables(fleet: Fleet) -> dict[str, Records]:
     for batch in range(1, len(batches)):
         size = fleet.service.size_for(batch)
         batches[batch] = fleet.scheduler.leaving(batch), first[size], len(measured[size])
-    return {"batches": batches, "samples": np.concatenate(list(measured.values()))}
+    rested = fleet.service.rested
+    samples = [*measured.values(), *([] if rested is None else [rested])]
+    if rested is not None:
+        batches[0] = 0, ends[-1], len(rested)
+    return {"batches": batches, "samples": np.concatenate(samples)}
 
 
 def _more_slots(state: State, wanted: int) -> Records:

@@ -20,6 +20,7 @@ from rich.progress import (
 
 from loadtest.results import Settings, Trial
 from loadtest.rounding import four_digits
+from loadtest.scenarios import find_scenario
 from loadtest.searched import ProbeRecord, SearchRecord
 
 VERDICT_COLOURS = {"met": "green", "costly": "yellow", "missed": "red", "void": "yellow"}
@@ -72,16 +73,16 @@ class LiveDisplay(Display):
             TimeRemainingColumn(),
             total=settings.planned_trials,
         )
-        self._settings = settings
         self._progress.update(self._task, completed=done)
 
     def trial_done(self, trial: Trial, done: int, planned: int) -> None:
         self._progress.update(self._task, completed=done)
         rate = trial.outcomes["ok"] / trial.window_s * trial.rows_per_request
+        name = find_scenario(trial.scenario).level_name
         colour = "green" if trial.verdict == "VALID" else "red"
         why = f": {'; '.join(trial.reasons)}" if trial.reasons else ""
         self._progress.console.print(
-            f"{done}/{planned} {escape(trial.backend)} {trial.level:g} {self._settings.level_name} "
+            f"{done}/{planned} {escape(trial.backend)} {trial.level:g} {name} "
             f"repeat {trial.repeat}: {rate:,.1f} inferences/s, warm after {trial.warmup_s:.1f} s "
             f"[{colour}]{trial.verdict}[/]{escape(why)}",
             highlight=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,19 +55,24 @@ def local_run(model: Model, settings: Settings, out: Path | None, metrics_port: 
     return Run(model, settings, fleet, cpu_budget().usable, out, metrics_port=metrics_port)
 
 
-def measure(console: Console, run: Run) -> int:
+Work = Callable[[Console, Run, ResultsFolder, float | None], None]
+"""Measures what is missing in the folder; the last is the generator's ceiling in requests/s."""
+
+
+def measure(console: Console, run: Run, work: Work | None = None) -> int:
     """Measure what is not measured yet, and show it. Returns the exit status.
+
+    ``work`` is that of a sweep or of searches, where none is given.
 
     Raises:
         InfersweepError: nothing could be measured, or nothing that was is VALID.
     """
     with interrupt_on_sigterm():
-        return _measure(console, run)
+        return _measure(console, run, work or (_searches if run.settings.objectives else _sweep))
 
 
-def _measure(console: Console, run: Run) -> int:
+def _measure(console: Console, run: Run, work: Work) -> int:
     folder, ceiling_rps = prepare(console, run)
-    work = _searches if run.settings.objectives else _sweep
     interrupted = False
     try:
         work(console, run, folder, ceiling_rps)
@@ -95,13 +101,13 @@ def _sweep(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float
     done = len(folder.read_trials())
     with (
         LiveDisplay(console, run.settings, done=done) as display,
-        _published(folder, run, display),
+        published_run(folder, run, display),
     ):
         Sweep(rig_of(run, folder, display, ceiling_rps), display).run()
 
 
 def _searches(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float | None) -> None:
-    with SearchDisplay(console) as display, _published(folder, run, display):
+    with SearchDisplay(console) as display, published_run(folder, run, display):
         rig = rig_of(run, folder, display, ceiling_rps)
         Contest(rig, [rig.arm(label) for label in run.settings.backends], display).run()
 
@@ -141,9 +147,10 @@ def prepare(console: Console, run: Run) -> tuple[ResultsFolder, float | None]:
     return folder, ceiling_rps
 
 
-def _published(
+def published_run(
     folder: ResultsFolder, run: Run, display: Display
 ) -> AbstractContextManager[str | None]:
+    """The run's counts, for Prometheus, while it lasts."""
     cpus = run.settings.client_cpus
     return published(folder, Publishing(cpus, run.metrics_port, display.stage, display.warning))
 

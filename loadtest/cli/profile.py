@@ -12,7 +12,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.cli.measure import default_folder, local_run, measure
+from loadtest.cli.display import LiveDisplay
+from loadtest.cli.measure import (
+    Run,
+    default_folder,
+    local_run,
+    measure,
+    published_run,
+    rig_of,
+)
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
     ClientCpusOption,
@@ -30,6 +38,7 @@ from loadtest.folder import ResultsFolder
 from loadtest.profiles.derive import profile_of
 from loadtest.profiles.file import NAME as PROFILE_FILE
 from loadtest.profiles.file import write_profile
+from loadtest.profiles.measure import OPEN_SHARES, Profiling
 from loadtest.profiles.record import Profile
 from loadtest.profiles.scheduling import Scheduling, scheduling_of
 from loadtest.profiles.service import loop_users
@@ -47,7 +56,7 @@ EXAMPLES = (
     "`infersweep profile --backend triton --set max_batch_size=4 --out profiles/triton` · "
     "`infersweep profile --backend remote:http://10.0.0.2:8000 --servers 1`"
 )
-QUICK_S, WINDOW_S = 3.0, 6.0
+QUICK_S, WINDOW_S = 3.0, 5.0
 QUICK_REPEATS, REPEATS = 2, 3
 
 
@@ -62,7 +71,7 @@ def run(
         int | None, typer.Option(help="how many stand behind a remote address", min=1)
     ] = None,
     duration: Annotated[
-        float | None, typer.Option(help="seconds of one window [default: 6; quick: 3]")
+        float | None, typer.Option(help="seconds of one window [default: 5; quick: 3]")
     ] = None,
     repeats: Annotated[
         int | None, typer.Option(help="starts of the server [default: 3; quick: 2]")
@@ -108,11 +117,13 @@ def run(
         timeout_s=require_positive(timeout, "--timeout"),
         seed=seed,
         keep_requests=True,
+        open_windows=len(OPEN_SHARES),
         server_cpus=split.server,
         client_cpus=split.client,
     )
     folder = ResultsFolder(out or default_folder(f"profile-{model}"))
-    status = measure(console, local_run(found, settings, folder.path, metrics_port))
+    run = local_run(found, settings, folder.path, metrics_port)
+    status = measure(console, run, _windows)
     if status == INTERRUPTED_EXIT_CODE:
         return status
     profile = profile_of(folder, servers=servers if remote else 1)
@@ -126,6 +137,15 @@ def run(
             f"cannot be told apart, with --set max_batch_size=1. What was measured is in {path}.",
         )
     return 0
+
+
+def _windows(console: Console, run: Run, folder: ResultsFolder, ceiling_rps: float | None) -> None:
+    done = len(folder.read_trials())
+    with (
+        LiveDisplay(console, run.settings, done=done) as display,
+        published_run(folder, run, display),
+    ):
+        Profiling(rig_of(run, folder, display, ceiling_rps), display).run()
 
 
 def _scheduling(label: str, model: Model, placement: Placement) -> Scheduling:

@@ -44,9 +44,13 @@ class Server:
         starts = []
         for repeat in profile.repeats:
             measured = ServiceSamples.of(repeat.service_ns)
-            delay_ns = float(np.mean(repeat.alone_ns)) - measured.mean_ns(1) - queued_ns
-            service = measured.filled(scheduling.largest)
-            starts.append(Start(service, max(round(delay_ns), 0)))
+            found_ns = repeat.delay_ns
+            if found_ns is None:
+                found_ns = round(float(np.mean(repeat.alone_ns)) - measured.mean_ns(1))
+            delay_ns = max(found_ns - queued_ns, 0)
+            idle_ns = np.array(repeat.idle_ns, np.int64) - delay_ns - queued_ns
+            service = measured.filled(scheduling.largest).after_rest(idle_ns)
+            starts.append(Start(service, delay_ns))
         return cls(profile, scheduler, tuple(starts))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from loadtest.folder import ResultsFolder
 from loadtest.objective import Percentile
@@ -11,12 +12,13 @@ from loadtest.plan.heldout import measured_of, predicted, schedule_of, verificat
 from loadtest.plan.record import Verification
 from loadtest.plan.server import Server
 from loadtest.resources.sampler import Sampler
-from loadtest.results import Settings, Trial
+from loadtest.results import Settings
 from loadtest.rig import Ready, Rig
 from loadtest.runner import generate
 from loadtest.scenarios import OpenLoop, make_load
+from loadtest.steadiness import UNSTEADY
 from loadtest.trials import PlannedTrial
-from serving.errors import LoadError, ParityError
+from serving.errors import LoadError, ParityError, ResultsError
 
 SPEED_S = 4.0
 _LONGEST_WARM_UP_S = 60.0
@@ -61,67 +63,51 @@ def verify(
                 hint="`infersweep check` shows the differences.",
             )
         for number, load in enumerate(loads, 1):
-            before = _speed(rig, ready, sampler, server, number)
+            _speed(rig, ready, sampler, server, number)
             rig.listener.stage(f"{arm.name}, held-out load {number} of {len(loads)}: {load.text}")
-            trial = _run(rig, ready, sampler, load, number)
-            after = _speed(rig, ready, sampler, server, number + len(loads))
-            drift = (before + after) / 2 - 1
-            yield _compare(rig.folder, profile, server, load, trial, objective, drift)
+            _run(rig, ready, sampler, load, number)
+            _speed(rig, ready, sampler, server, number + len(loads))
+            yield compare(rig.folder, profile, server, loads, number, objective)
 
 
-def settings_for(settings: Settings, load: HeldOut) -> Settings:
-    told = {"scenario": load.scenario, "parameters": dict(load.parameters), "seed": load.seed}
-    return settings.model_copy(update=told)
-
-
-def _run(rig: Rig, ready: Ready, sampler: Sampler, load: HeldOut, number: int) -> Trial:
-    planned = PlannedTrial(ready.arm.name, load.level, number)
-    return _window(rig, ready, sampler, planned, settings_for(rig.settings, load))
-
-
-def _speed(rig: Rig, ready: Ready, sampler: Sampler, server: Server, number: int) -> float:
-    """Throughput of a closed loop that keeps the server full, over the profile's at as many users.
-
-    Before and after each load, so that a machine that has changed is not taken for a wrong
-    prediction.
-    """
-    users = 2 * server.scheduler.max_batch_size * server.scheduler.instances
-    before = next(point for point in server.profile.sweep if point.users == users)
-    settings = rig.settings.model_copy(
-        update={"scenario": "closed", "parameters": {}, "duration_s": SPEED_S}
-    )
-    planned = PlannedTrial(ready.arm.name, float(users), number, 0)
-    trial = _window(rig, ready, sampler, planned, settings)
-    return trial.outcomes["ok"] / trial.window_s / before.requests_per_s
-
-
-def _window(
-    rig: Rig, ready: Ready, sampler: Sampler, planned: PlannedTrial, settings: Settings
-) -> Trial:
-    spec = rig.spec(ready, (planned.level,), planned.id, settings)
-    outputs = list(generate(spec, rig.fleet, rig.log(planned.id)))
-    trial = rig.keep(planned, outputs[0], ready, sampler, settings)
-    if ready.server.ended is not None:
-        raise LoadError(f"{ready.arm.name} {ready.server.ended}", hint="Its log is in the folder.")
-    return trial
-
-
-def _compare(
+def compare(
     folder: ResultsFolder,
     profile: str,
     server: Server,
-    load: HeldOut,
-    trial: Trial,
+    loads: Sequence[HeldOut],
+    number: int,
     objective: Percentile,
-    drift: float,
 ) -> Verification:
+    """The ``number``-th load, from 1, as it lies in its folder, and the prediction for it.
+
+    A window that is not steady counts: the prediction is of its very arrivals, which a queue that
+    grows and shrinks belongs to.
+
+    Raises:
+        LoadError: it is not what was planned, or no request was answered.
+        ResultsError: it was not measured to its end.
+    """
+    load = loads[number - 1]
+    trials = {trial.id: trial for trial in folder.read_trials()}
+    backend = server.profile.backend
+    try:
+        trial = trials[PlannedTrial(backend, load.level, number).id]
+        speeds = [
+            trials[_full(server, repeat).id].outcomes["ok"]
+            / trials[_full(server, repeat).id].window_s
+            for repeat in (number, number + len(loads))
+        ]
+    except KeyError as error:
+        raise ResultsError(
+            f"{folder.path} lacks window {error} of the held-out loads", hint="Run them again."
+        ) from None
     made = make_load(load.scenario, load.level, load.parameters, trial.window_s)
     assert isinstance(made, OpenLoop)
-    longest_s = trial.window_s + trial.warmup_s + _LONGEST_WARM_UP_S
-    arrivals = schedule_of(made, load.seed, longest_s)
+    arrivals = schedule_of(made, load.seed, trial.window_s + trial.warmup_s + _LONGEST_WARM_UP_S)
     window = measured_of(folder.read_requests(trial.id), arrivals)
+    faults = tuple(why for why in trial.reasons if not why.startswith(UNSTEADY))
     return verification(
-        backend=server.profile.backend,
+        backend=backend,
         profile=profile,
         load=load.text,
         rate_rps=load.rate_rps,
@@ -129,6 +115,49 @@ def _compare(
         percentile=objective.name,
         expected=predicted(server, made, arrivals, window, objective.quantile, load.seed),
         seen=window.percentile_ms(objective.quantile),
-        drift=drift,
-        reasons=trial.reasons if trial.verdict == "INVALID" else (),
+        drift=mean(speeds) / _profiled_rps(server) - 1,
+        reasons=faults,
     )
+
+
+def settings_for(settings: Settings, load: HeldOut) -> Settings:
+    told = {"scenario": load.scenario, "parameters": dict(load.parameters), "seed": load.seed}
+    return settings.model_copy(update=told)
+
+
+def _run(rig: Rig, ready: Ready, sampler: Sampler, load: HeldOut, number: int) -> None:
+    planned = PlannedTrial(ready.arm.name, load.level, number)
+    _window(rig, ready, sampler, planned, settings_for(rig.settings, load))
+
+
+def _full(server: Server, repeat: int) -> PlannedTrial:
+    """A closed loop that keeps the server full."""
+    users = 2 * server.scheduler.max_batch_size * server.scheduler.instances
+    return PlannedTrial(server.profile.backend, float(users), repeat, 0)
+
+
+def _profiled_rps(server: Server) -> float:
+    """Of the same closed loop, when the server was profiled."""
+    users = _full(server, 1).level
+    return next(point for point in server.profile.sweep if point.users == users).requests_per_s
+
+
+def _speed(rig: Rig, ready: Ready, sampler: Sampler, server: Server, repeat: int) -> None:
+    """How fast the server is, before and after each load.
+
+    So a machine that has changed is not taken for a wrong prediction.
+    """
+    settings = rig.settings.model_copy(
+        update={"scenario": "closed", "parameters": {}, "duration_s": SPEED_S}
+    )
+    _window(rig, ready, sampler, _full(server, repeat), settings)
+
+
+def _window(
+    rig: Rig, ready: Ready, sampler: Sampler, planned: PlannedTrial, settings: Settings
+) -> None:
+    spec = rig.spec(ready, (planned.level,), planned.id, settings)
+    for output in generate(spec, rig.fleet, rig.log(planned.id)):
+        rig.keep(planned, output, ready, sampler, settings)
+    if ready.server.ended is not None:
+        raise LoadError(f"{ready.arm.name} {ready.server.ended}", hint="Its log is in the folder.")

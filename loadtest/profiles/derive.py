@@ -9,10 +9,20 @@ import numpy as np
 
 from loadtest.analysis import point_of
 from loadtest.folder import ResultsFolder
+from loadtest.profiles.measure import OPEN
 from loadtest.profiles.record import Energy, Profile, Repeat, SweepPoint
 from loadtest.profiles.scheduling import Scheduling, scheduled, scheduling_of
-from loadtest.profiles.service import Loop, Service, Times, may_rest, service_of
+from loadtest.profiles.service import (
+    Loop,
+    OpenLoop,
+    Service,
+    Times,
+    may_rest,
+    service_of,
+    with_open,
+)
 from loadtest.results import OUTCOMES, Manifest, Trial
+from loadtest.steadiness import UNSTEADY
 from serving.errors import ResultsError
 
 _OK = OUTCOMES.index("ok")
@@ -80,25 +90,38 @@ class _Measured:
     """One start of the server."""
 
     def __init__(
-        self, number: int, trials: Sequence[Trial], service: Service, alone_ns: Times
+        self,
+        number: int,
+        trials: Sequence[Trial],
+        service: Service,
+        alone_ns: Times,
+        delay_ns: int | None,
     ) -> None:
-        self.number, self._trials = number, trials
+        self.number, self._trials, self._delay_ns = number, trials, delay_ns
         self._service, self._alone_ns = service, alone_ns
 
     @classmethod
     def of(
         cls, folder: ResultsFolder, trials: Sequence[Trial], number: int, scheduling: Scheduling
     ) -> _Measured:
-        own = [trial for trial in trials if trial.repeat == number and trial.verdict == "VALID"]
-        loops, alone_ns = [], np.zeros(0, np.int64)
+        own = [trial for trial in trials if trial.repeat == number and _tells_service(trial)]
+        loops: list[Loop] = []
+        open_loops: list[OpenLoop] = []
+        alone_ns = np.zeros(0, np.int64)
         for trial in own:
             requests = folder.read_requests(trial.id)
             right = requests[requests["outcome"] == _OK]
+            if trial.scenario == OPEN:
+                open_loops.append(OpenLoop(right["due"], right["done"]))
+                continue
             loops.append(Loop(int(trial.level), right["due"], right["done"]))
             if trial.level == 1:
                 alone_ns = np.sort(right["done"] - right["sent"])
-        service = service_of(loops, instances=scheduling.instances, largest=scheduling.largest)
-        return cls(number, own, service, alone_ns)
+        instances, largest = scheduling.instances, scheduling.largest
+        closed = service_of(loops, instances=instances, largest=largest)
+        delay_ns = _delay_ns(alone_ns, closed)
+        service = with_open(closed, open_loops, instances=instances, largest=largest)
+        return cls(number, own, service, alone_ns, delay_ns)
 
     def faults(self, scheduling: Scheduling) -> Iterator[str]:
         """Why nothing can be planned from it."""
@@ -134,16 +157,32 @@ class _Measured:
                 size: tuple(times.tolist()) for size, times in self._service.times_ns.items()
             },
             alone_ns=tuple(self._alone_ns.tolist()),
+            idle_ns=tuple(self._service.idle_ns.tolist()),
+            delay_ns=self._delay_ns,
             start_s=own[0].first_answer_s if own else None,
             rss_bytes=max(memory, default=None),
         )
+
+
+def _tells_service(trial: Trial) -> bool:
+    """An open loop near saturation need not be steady: how long a batch takes does not need it."""
+    if trial.verdict == "VALID":
+        return True
+    return trial.scenario == OPEN and all(why.startswith(UNSTEADY) for why in trial.reasons)
+
+
+def _delay_ns(alone_ns: Times, closed: Service) -> int | None:
+    """What a lone request takes besides its service; both of closed loops, which are alike."""
+    if 1 not in closed.times_ns or not len(alone_ns):
+        return None
+    return max(round(float(alone_ns.mean()) - float(closed.times_ns[1].mean())), 0)
 
 
 def _sweep(
     folder: ResultsFolder, manifest: Manifest, trials: Sequence[Trial]
 ) -> Iterator[SweepPoint]:
     for level in sorted(manifest.settings.levels):
-        own = [trial for trial in trials if trial.level == level]
+        own = [trial for trial in trials if trial.level == level and trial.scenario != OPEN]
         if not own:
             continue
         point = point_of(own, folder.read_histograms)

@@ -24,12 +24,17 @@ class SweepPoint(Record):
 class Repeat(Record):
     """What one start of the server showed.
 
-    ``service_ns``: from batch size to the times for which a full batch occupied an instance.
+    ``service_ns``: from batch size to the times for which such a batch occupied an instance.
     ``alone_ns``: response times of one user, who never meets another.
+    ``idle_ns``: response times of requests of an open loop that found an instance idle.
+    ``delay_ns``: what a lone request takes besides its service, on the way and in wake-ups; null
+    where it is to be found from ``alone_ns`` and ``service_ns``.
     """
 
     service_ns: dict[int, tuple[int, ...]]
     alone_ns: tuple[int, ...]
+    idle_ns: tuple[int, ...] = ()
+    delay_ns: int | None = None
     start_s: float | None = Field(description="process start to the first right answer")
     rss_bytes: int | None
 

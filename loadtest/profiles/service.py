@@ -9,9 +9,10 @@ join nothing here, each takes the oldest request when it is free, which tells wh
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,17 +41,27 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class OpenLoop:
+    """One window of Poisson arrivals and its right answers, in any order."""
+
+    due_ns: Times
+    done_ns: Times
+
+
+@dataclass(frozen=True)
 class Service:
-    """What closed loops told.
+    """What the windows told.
 
     Attributes:
         times_ns: from batch size to the times for which such a batch occupied an instance.
+        idle_ns: response times of requests that found an instance idle.
         blurred: share of all gaps that may lie within a batch or between two; of several
             instances the share of requests that were not served in the order in which they came.
     """
 
     times_ns: Mapping[int, Times]
     blurred: float
+    idle_ns: Times = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def clear(self) -> bool:
@@ -86,6 +97,83 @@ def service_of(loops: list[Loop], *, instances: int, largest: int) -> Service:
             by_size[int(size)].append(took[:-1][sizes[:-1] == size])
     joined = {size: np.concatenate(times) for size, times in by_size.items() if size <= largest}
     return Service(_often(joined), blurred / gaps)
+
+
+def with_open(
+    service: Service, open_loops: list[OpenLoop], *, instances: int, largest: int
+) -> Service:
+    """Of each size what open loops told, and ``service``, of closed ones, where they told too few.
+
+    Poisson arrivals come in the middle of a batch, and each costs the server more then: what it
+    computes with leaves the CPU's caches. A closed loop's come together, between two batches.
+    """
+    if 1 not in service.times_ns:
+        return service
+    shortest_ns = float(np.quantile(service.times_ns[1], 0.05))
+    by_size: defaultdict[int, list[Times]] = defaultdict(list)
+    idle: list[Times] = []
+    for loop in open_loops:
+        if len(loop.done_ns) < 2:
+            continue
+        if largest == 1:
+            busy_ns, idle_ns = _queued(loop, instances)
+            found = {1: busy_ns}
+        else:
+            found, idle_ns = _joined(loop, largest, shortest_ns)
+        idle.append(idle_ns)
+        for size, times in found.items():
+            by_size[size].append(times)
+    told = _often({size: np.concatenate(times) for size, times in by_size.items()})
+    found_idle = np.concatenate(idle) if idle else service.idle_ns
+    rested = np.sort(found_idle) if len(found_idle) >= FEWEST else service.idle_ns
+    times_ns = {**service.times_ns, **told}
+    ordered = {size: times_ns[size] for size in sorted(times_ns)}
+    return replace(service, times_ns=ordered, idle_ns=rested)
+
+
+def _queued(loop: OpenLoop, instances: int) -> tuple[Times, Times]:
+    """Service times of those who waited, and response times of those who did not.
+
+    First come, first served: a request starts when it is due, or when of those before it one less
+    than there are instances is still served.
+    """
+    order = np.argsort(loop.due_ns, kind="stable")
+    ends: list[int] = []
+    busy, idle = [], []
+    for due_ns, done_ns in zip(
+        loop.due_ns[order].tolist(), loop.done_ns[order].tolist(), strict=True
+    ):
+        free_ns = ends[0] if len(ends) == instances else 0
+        if free_ns > due_ns:
+            busy.append(done_ns - free_ns)
+        elif ends:
+            idle.append(done_ns - due_ns)
+        if len(ends) < instances:
+            heapq.heappush(ends, done_ns)
+        else:
+            # Of all that have ended only the latest matter.
+            heapq.heappushpop(ends, done_ns)
+    took = np.array(busy, np.int64)
+    return took[took > 0], np.array(idle, np.int64)
+
+
+def _joined(loop: OpenLoop, largest: int, shortest_ns: float) -> tuple[dict[int, Times], Times]:
+    """Of batches whose members had all come when the one before ended, and of lone requests."""
+    order = np.argsort(loop.done_ns, kind="stable")
+    due_ns, done_ns = loop.due_ns[order], loop.done_ns[order]
+    last = np.append(np.flatnonzero(_gaps(done_ns) > _BLUR[1] * shortest_ns), len(done_ns) - 1)
+    first = np.append(0, last[:-1] + 1)
+    came_ns = np.maximum.reduceat(due_ns, first)[1:]
+    sizes, ends_ns = (last - first + 1)[1:], done_ns[last]
+    before_ns, after_ns = ends_ns[:-1], ends_ns[1:]
+    waited = came_ns < before_ns
+    found = {
+        int(size): (after_ns - before_ns)[waited & (sizes == size)]
+        for size in np.unique(sizes)
+        if size <= largest
+    }
+    lone = (sizes == 1) & (came_ns >= before_ns)
+    return found, (after_ns - came_ns)[lone]
 
 
 def may_rest(alone_ns: Times, delay_ns: int) -> bool:
@@ -131,16 +219,11 @@ def _often(times: Mapping[int, Times]) -> dict[int, Times]:
 
 
 def loop_users(*, instances: int, largest: int) -> tuple[int, ...]:
-    """The closed loops that a profile needs: one user, each batch size, and twice the largest.
+    """The closed loops of a profile: one user, full batches, and a sweep by doubling.
 
     While a batch of one row is served, the other users' requests join: so b + 1 users give batches
-    of 1 and of b. Large sizes are taken in steps of a quarter to a half.
+    of 1 and of b, and twice as many as a batch holds give full ones.
     """
-    sizes = [size for size in _sizes() if size < largest] + [largest]
-    joined = {size + instances for size in sizes} if largest > 1 else set()
-    alone = {1, instances, instances + 1, *(instances * factor for factor in (2, 4, 8))}
-    return tuple(sorted(joined | alone | {2 * largest * instances}))
-
-
-def _sizes() -> list[int]:
-    return [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 192, 256]
+    most = max(2 * largest, 8) * instances
+    sweep = {instances << step for step in range(most.bit_length()) if instances << step <= most}
+    return tuple(sorted({1, instances + 1, most, *sweep} | {instances * (largest + 1)}))

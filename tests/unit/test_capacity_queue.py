@@ -356,3 +356,11 @@ def test_what_cannot_be_simulated_is_refused_with_the_next_step(refused) -> None
     with pytest.raises(UsageError) as error:
         refused()
     assert error.value.hint
+
+
+def test_an_idle_instance_takes_the_times_after_a_rest() -> None:
+    service = ServiceSamples.of({1: [10], 2: [15]}).after_rest(np.array([12]))
+    fleet = Fleet(service, Scheduler(max_batch_size=2))
+    found = simulate(fleet, np.array([0, 1, 2, 40]), seed=1)
+    assert found.done_ns.tolist() == [12, 27, 27, 52]
+    assert service.filled(2).rested is not None

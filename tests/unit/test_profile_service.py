@@ -7,7 +7,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from loadtest.profiles.service import FEWEST, Loop, Service, loop_users, may_rest, service_of
+from loadtest.profiles.service import (
+    FEWEST,
+    Loop,
+    OpenLoop,
+    Service,
+    loop_users,
+    may_rest,
+    service_of,
+    with_open,
+)
 from tests.sample_profile import MS, Takes, closed_loop
 
 LARGEST = 8
@@ -31,7 +40,7 @@ def batched(*users: int, replies_ns: float = REPLIES_NS) -> Service:
 
 
 def test_every_batch_size_has_the_mean_that_it_was_served_with() -> None:
-    service = batched(*loop_users(instances=1, largest=LARGEST))
+    service = batched(*range(2, LARGEST + 2), 2 * LARGEST)
     assert service.clear
     assert sorted(service.times_ns) == list(range(1, LARGEST + 1))
     for size, times in service.times_ns.items():
@@ -140,19 +149,63 @@ def test_nothing_measured_is_no_service_and_no_error() -> None:
             assert service.times_ns == {}
 
 
-@pytest.mark.parametrize(
-    ("instances", "largest"), [(1, 1), (2, 1), (1, 4), (1, 8), (1, 6), (1, 32), (2, 8)]
-)
-def test_the_loops_of_a_profile_cover_every_size(instances: int, largest: int) -> None:
-    """One user alone, ``instances`` more than the batch for each size, and a full server."""
+@pytest.mark.parametrize(("instances", "largest"), [(1, 1), (2, 1), (1, 8), (1, 6), (1, 32)])
+def test_the_loops_of_a_profile_are_one_user_single_rows_and_a_full_server(
+    instances: int, largest: int
+) -> None:
     users = loop_users(instances=instances, largest=largest)
     assert list(users) == sorted(set(users))
-    assert {1, instances + 1, 2 * largest * instances} <= set(users)
-    for size in range(1, min(largest, 8) + 1):
-        assert size + instances in users
-    assert largest + instances in users
+    assert {1, instances + 1, (largest + 1) * instances, 2 * largest * instances} <= set(users)
+    assert len(users) >= 4, "fewer points fit no law of scalability"
+    assert all(after <= 2 * before for before, after in pairwise(users[1:]))
 
 
-def test_large_sizes_are_never_more_than_half_apart() -> None:
-    sizes = [users - 1 for users in loop_users(instances=1, largest=256)[1:-1]]
-    assert all(high <= 1.5 * low for low, high in pairwise(sizes[2:]))
+IDLE_NS = 0.7 * MS
+"""What an idle server takes longer for a request."""
+
+
+def open_loop(rate_rps: float, *, largest: int, instances: int = 1, count: int = 6000) -> OpenLoop:
+    """Poisson arrivals on a server in virtual time that takes what waits when it is free."""
+    rng = np.random.default_rng(int(rate_rps))
+    due_ns = np.cumsum(rng.exponential(1e9 / rate_rps, count))
+    done_ns = np.zeros(count)
+    free = [0.0] * instances
+    first = 0
+    while first < count:
+        now_ns = min(free)
+        idle = due_ns[first] >= now_ns
+        now_ns = max(now_ns, due_ns[first])
+        waiting = int(np.searchsorted(due_ns, now_ns, side="right")) - first
+        size = min(max(waiting, 1), largest)
+        ends_ns = now_ns + linear(size, rng) + (IDLE_NS if idle else 0.0)
+        done_ns[first : first + size] = ends_ns
+        free[free.index(min(free))] = ends_ns
+        first += size
+    return OpenLoop(due_ns.astype(np.int64), done_ns.astype(np.int64))
+
+
+@pytest.mark.parametrize("loads", [(60.0, 200.0, 330.0)])
+def test_open_loops_tell_every_size_and_what_an_idle_server_takes(loads: tuple[float, ...]) -> None:
+    closed = Service({1: np.full(99, round(6.5 * MS)), 8: np.full(99, round(22 * MS))}, 0.0)
+    given = [open_loop(rate, largest=LARGEST) for rate in loads]
+    service = with_open(closed, given, instances=1, largest=LARGEST)
+    assert sorted(service.times_ns) == list(range(1, LARGEST + 1))
+    for size, times in service.times_ns.items():
+        assert times.mean() == pytest.approx((4 + 2 * size) * MS, rel=0.01), size
+    assert service.idle_ns.mean() == pytest.approx(6 * MS + IDLE_NS, rel=0.01)
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3])
+def test_without_batching_an_open_loop_is_told_apart_by_who_had_to_wait(instances: int) -> None:
+    closed = Service({1: np.full(99, round(6.5 * MS))}, 0.0)
+    loop = open_loop(100.0 * instances, largest=1, instances=instances)
+    service = with_open(closed, [loop], instances=instances, largest=1)
+    assert service.times_ns[1].mean() == pytest.approx(6 * MS, rel=0.01)
+    assert service.idle_ns.mean() == pytest.approx(6 * MS + IDLE_NS, rel=0.01)
+
+
+def test_sizes_that_no_open_loop_shows_keep_what_closed_ones_told() -> None:
+    closed = Service({1: np.full(99, 6_000_000), 8: np.full(99, 21_000_000)}, 0.0)
+    service = with_open(closed, [open_loop(20.0, largest=8)], instances=1, largest=8)
+    assert service.times_ns[8].tolist() == [21_000_000] * 99
+    assert with_open(closed, [], instances=1, largest=8).times_ns[1].tolist() == [6_000_000] * 99
