@@ -58,7 +58,7 @@ PLAN_DEMO ?= results/plan-demo
 plan-demo: .venv/.ready
 	@for backend in triton onnxruntime fastapi; do \
 		set=; test $$backend = fastapi || set="--set max_batch_size=1"; \
-		test -f $(PLAN_DEMO)/$$backend/profile.json || $(RUN)/infersweep profile --duration 5 \
+		test -f $(PLAN_DEMO)/$$backend/profile.json || $(RUN)/infersweep profile --duration 4 --repeats 2 \
 			--model image_classifier_jpeg --backend $$backend $$set --out $(PLAN_DEMO)/$$backend || exit; \
 	done
 	@$(RUN)/infersweep plan $(PLAN_DEMO)/triton $(PLAN_DEMO)/onnxruntime $(PLAN_DEMO)/fastapi \

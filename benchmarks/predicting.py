@@ -235,7 +235,7 @@ def measured_rps(arm: Arm, folder: Path, seeds: Sequence[int]) -> list[float]:
             )
         summary = json.loads((out / "summary.json").read_text())
         for search in summary["searches"]:
-            rate = search["answer"]["met_rps"]
+            rate = search["answer"]["rate_rps"]
             if rate is not None:
                 found.append(float(rate))
     return found
@@ -285,7 +285,7 @@ def main() -> None:
     for arm in ARMS:
         if arm.searched and not asked.no_search:
             found.append(_rates(arm, servers[arm.name], folder, quick=asked.quick))
-    console.print(table(tests), highlight=False, markup=False)
+    print(table(tests))
     rows.write("predicting", found)
 
 
