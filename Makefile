@@ -12,8 +12,9 @@ compare: .venv/.ready
 
 # Tests in which no time is measured run side by side; then the others, one after another.
 SIDE_BY_SIDE := tests/unit $(addprefix tests/integration/test_, \
-	arithmetic_zoo.py dashboards.py openmetrics.py variants.py) \
-	$(addprefix tests/e2e/test_, dashboard_pictures.py plan_page.py report_page.py)
+	added_models.py arithmetic_zoo.py dashboards.py linting_triton.py openmetrics.py variants.py \
+	zoo.py) \
+	$(addprefix tests/e2e/test_, dashboard_pictures.py offload_page.py plan_page.py report_page.py)
 
 test: .venv/.ready
 	@$(RUN)/python -m pytest -n 2 --dist loadscope $(SIDE_BY_SIDE) $(ARGS) || [ $$? = 5 ]
