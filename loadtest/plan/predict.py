@@ -26,7 +26,7 @@ from loadtest.plan.server import Server
 WINDOWS = 20
 """Of 20 windows 18 lie between the second and the nineteenth."""
 _NS = 1e9
-_MOST_REQUESTS = 200_000
+_MOST_REQUESTS = 50_000
 _WARM_SHARE = 0.25
 _MOST_REPLICAS = 400
 """A larger fleet is cut into shards of at most so many, each with a balancer of its own."""

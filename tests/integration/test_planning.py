@@ -33,7 +33,7 @@ def profile(tiny: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("profile") / "out"
     status, said = infersweep(
         tiny,
-        *("profile", "--model", "tiny", "--backend", "fastapi", "--duration", "1"),
+        *("profile", "--model", "tiny", "--backend", "fastapi", "--duration", "0.5"),
         *("--repeats", "1", "--out", str(out)),
     )
     assert status in (0, 8), said
@@ -64,7 +64,7 @@ def test_a_plan_is_verified_by_a_load_that_the_profile_has_not_seen(
 ) -> None:
     if read_profile(profile).verdict == "INVALID":
         pytest.skip("the machine was too busy for a profile")
-    rate = ("--rate", "600", "--objective", "p90<=400ms", "--survive", "1")
+    rate = ("--rate", "60", "--objective", "p90<=400ms", "--survive", "1")
     status, said, found = plan(
         tiny, profile, tmp_path / "plan", *rate, "--verify", "--verify-for", "2"
     )
@@ -73,7 +73,7 @@ def test_a_plan_is_verified_by_a_load_that_the_profile_has_not_seen(
     (test,) = found["verifications"]
     assert option["replicas"] >= 2
     left = option["replicas"] - 1
-    assert test["rate_rps"] == pytest.approx(600 / left, rel=0.01)
+    assert test["rate_rps"] == pytest.approx(60 / left, rel=0.01)
     assert test["predicted_ms"]["low"] <= test["predicted_ms"]["high"]
     assert test["error"] == pytest.approx(test["predicted_ms"]["value"] / test["measured_ms"] - 1)
     assert (tmp_path / "plan" / "plan.html").is_file()
