@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -306,7 +306,7 @@ def _rates(arm: Arm, server: Server, folder: Path, *, quick: bool) -> Row:
     error = abs(float(np.median(predicted)) / float(np.median(measured)) - 1)
     row = at_most(name, [error], RATE_WITHIN, "share")
     told = f"measured {', '.join(f'{rate:.4g}' for rate in measured)}"
-    return Row(row.name, row.value, row.unit, row.target, row.met, told)
+    return replace(row, note=told)
 
 
 if __name__ == "__main__":

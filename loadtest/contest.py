@@ -19,7 +19,8 @@ from loadtest.slo.probing import closed_settings, probe_settings, stop_rule
 from loadtest.slo.record import record_of
 from loadtest.slo.state import State, evidence_of, state_of
 from loadtest.trials import PlannedTrial
-from serving.errors import InfersweepError, ParityError
+from loadtest.window import require_right
+from serving.errors import InfersweepError
 
 
 class SearchListener(RigListener, Protocol):
@@ -74,12 +75,7 @@ class Prober:
         state = self.state(arm, repeat)
         while not _over(state, race):
             with self.rig.ready(arm, self.sampler) as ready:
-                if ready is None:
-                    raise ParityError(
-                        f"{arm.name} answers wrongly, so it is not loaded",
-                        hint="`infersweep check` shows the differences.",
-                    )
-                state = self._probe_on(ready, state, race)
+                state = self._probe_on(require_right(ready, arm), state, race)
         record = record_of(state)
         self.listener.search_done(record)
         return record

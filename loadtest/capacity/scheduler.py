@@ -83,6 +83,12 @@ class Frames:
     in_order: bool = True
     in_queue: bool = True
 
+    @classmethod
+    def at_camera(cls, policy: FramePolicy, deadline_ns: int, *, in_order: bool = True) -> Frames:
+        """As cameras of live load do it; the deadline counts where the policy drops by one."""
+        kept_ns = deadline_ns if policy == "drop-late" else 0
+        return cls(policy, kept_ns, in_order, in_queue=False)
+
     def __post_init__(self) -> None:
         if (self.policy == "drop-late") != (self.deadline_ns > 0):
             raise UsageError(

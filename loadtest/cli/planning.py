@@ -17,6 +17,7 @@ from loadtest.cli.display import SearchDisplay
 from loadtest.cli.measure import Run, default_folder, local_run, prepare, rig_of
 from loadtest.cli.options import interrupt_on_sigterm, one_of, split_of
 from loadtest.confidence import sample_floor
+from loadtest.exporting.files import write_text
 from loadtest.folder import file_name
 from loadtest.plan.demand import CameraDemand, Demand, Rate, Trace, parse_day
 from loadtest.plan.make import plan_of
@@ -159,8 +160,8 @@ def _write(
     tests: Sequence[Verification],
 ) -> Plan:
     """After every step, so that what was found is kept."""
-    server = Server.of(given[0][1])
-    window_s = Predictor(server, question.demand, question.objective.quantile, 0).window_s
+    servers = [Server.of(profile) for _, profile in given]
+    window_s = Predictor(servers[0], question.demand, question.objective.quantile, 0).window_s
     plan = plan_of(
         question,
         options,
@@ -169,13 +170,11 @@ def _write(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         command=shlex.join(["infersweep", *sys.argv[1:]]),
         verifications=tests,
-        scaling=measured_scaling([Server.of(profile) for _, profile in given]),
+        scaling=measured_scaling(servers),
     )
-    new = folder / "plan.new"
-    new.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    new.replace(folder / "plan.json")
+    write_text(folder / "plan.json", plan.model_dump_json(indent=1) + "\n")
     write_page(folder / PAGE, plan)
-    (folder / "plan.md").write_text(markdown(plan), encoding="utf-8")
+    write_text(folder / "plan.md", markdown(plan))
     return plan
 
 

@@ -131,8 +131,7 @@ class CameraDemand:
 
     @property
     def frames(self) -> Frames:
-        deadline_ns = self.deadline_ns if self.policy == "drop-late" else 0
-        return Frames(self.policy, deadline_ns, self.in_order, in_queue=False)
+        return Frames.at_camera(self.policy, self.deadline_ns, in_order=self.in_order)
 
     def arrivals(self, length_s: float, seed: np.random.SeedSequence) -> Arrivals:
         frames = max(math.ceil(length_s * self.cameras.fps), 1)

@@ -6,20 +6,18 @@ its seed; so chance in the arrivals does not count as an error of the prediction
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from loadtest.camera_schedule import FramePolicy
 from loadtest.capacity.scheduler import Fleet, Frames
 from loadtest.capacity.service import Times
 from loadtest.capacity.simulate import simulate
 from loadtest.confidence import bounding_ranks
 from loadtest.plan.demand import Arrivals
-from loadtest.plan.predict import WINDOWS, range_of
+from loadtest.plan.predict import WINDOWS, percentile_ms, range_of
 from loadtest.plan.record import Range, Verification
 from loadtest.plan.server import Server
 from loadtest.results import OUTCOMES
@@ -48,10 +46,9 @@ class Measured:
     def percentile_ms(self, quantile: float) -> tuple[float, float, float | None]:
         """Nearest rank and its 99% bounds; no upper one where the samples give none."""
         ordered = np.sort(self.response_ns)
-        rank = max(math.ceil(quantile * len(ordered)), 1)
         low, high = bounding_ranks(len(ordered), quantile, 1.0)
         upper = None if high is None else float(ordered[high - 1]) / 1e6
-        return float(ordered[rank - 1]) / 1e6, float(ordered[max(low, 1) - 1]) / 1e6, upper
+        return percentile_ms(ordered, quantile), float(ordered[max(low, 1) - 1]) / 1e6, upper
 
 
 def schedule_of(load: OpenLoop, seed: int, length_s: float) -> Arrivals:
@@ -106,9 +103,7 @@ def predicted(
     """
     frames = None
     if load.streams is not None:
-        policy: FramePolicy = load.streams.policy
-        deadline_ns = load.streams.deadline_ns or 0
-        frames = Frames(policy, deadline_ns if policy == "drop-late" else 0, in_queue=False)
+        frames = Frames.at_camera(load.streams.policy, load.streams.deadline_ns or 0)
     inside = slice(window.first, window.last)
     values = []
     for number in range(WINDOWS):
@@ -122,9 +117,7 @@ def predicted(
                 "by the prediction nothing is answered in the held-out window",
                 hint="Plan for a load that the server can carry.",
             )
-        rank = max(math.ceil(quantile * len(took_ns)), 1)
-        value_ns = float(np.partition(took_ns, rank - 1)[rank - 1]) + start.delay_ns
-        values.append(value_ns / 1e6)
+        values.append(percentile_ms(took_ns + start.delay_ns, quantile))
     return range_of(values)
 
 

@@ -72,7 +72,7 @@ def option_of(
         usable_rps=usable.usable_rps,
         peak_rps=usable.peak_rps,
         wire=costs,
-        warnings=tuple(_warnings(profile, question)),
+        warnings=tuple(_warnings(server, question)),
     )
     why_not = _impossible(question, server, usable, wire)
     if why_not:
@@ -164,8 +164,9 @@ def _wire_costs(question: Question, payloads: tuple[Payload, ...]) -> Iterator[W
         )
 
 
-def _warnings(profile: Profile, question: Question) -> Iterator[str]:
-    if profile.server_cpus < _threads(profile):
+def _warnings(server: Server, question: Question) -> Iterator[str]:
+    profile = server.profile
+    if profile.server_cpus < _threads(server):
         yield (
             f"the server was profiled with more inference threads than its {profile.server_cpus} "
             "CPUs: service times are those of a full server"
@@ -177,10 +178,9 @@ def _warnings(profile: Profile, question: Question) -> Iterator[str]:
         yield "with round robin the frames of one camera go to different replicas in turn"
 
 
-def _threads(profile: Profile) -> int:
-    scheduler = Server.of(profile).scheduler
-    text = profile.setting.get("intra_op_threads", "1")
-    return scheduler.instances * (int(text) if text.isdecimal() else 1)
+def _threads(server: Server) -> int:
+    text = server.profile.setting.get("intra_op_threads", "1")
+    return server.scheduler.instances * (int(text) if text.isdecimal() else 1)
 
 
 def _answered(

@@ -58,10 +58,7 @@ class Window:
 
     def percentile_ms(self, quantile: float) -> float:
         """Nearest rank; infinite where nothing was answered."""
-        if not len(self.response_ns):
-            return math.inf
-        rank = max(math.ceil(quantile * len(self.response_ns)), 1)
-        return float(np.partition(self.response_ns, rank - 1)[rank - 1]) / 1e6
+        return percentile_ms(self.response_ns, quantile) if len(self.response_ns) else math.inf
 
 
 @dataclass
@@ -69,7 +66,8 @@ class Predictor:
     """One server under one demand; arrivals are made once and used for every number of replicas.
 
     Attributes:
-        length_s: of a window; ``None`` for as long as the percentile needs, at least a minute.
+        length_s: of a window; ``None`` for what the percentile needs, and else a minute
+            or less.
         deadline_ns: after which a frame counts as missed; 0 for none.
     """
 
@@ -88,7 +86,7 @@ class Predictor:
 
     @property
     def window_s(self) -> float:
-        """Long enough for ten samples beyond the percentile, short enough for a large fleet."""
+        """Twice what the percentile needs at least; else short enough for a large fleet."""
         if self.length_s is not None:
             return self.length_s
         rate = self.demand.rate_rps
@@ -219,6 +217,12 @@ def _as_requests(arrivals: Arrivals, done_ns: Times, ok: np.ndarray) -> Requests
     return Requests(
         np.arange(count), arrivals.due_ns, nothing, done_ns, small, arrivals.streams, small, outcome
     )
+
+
+def percentile_ms(times_ns: Times, quantile: float) -> float:
+    """Nearest rank of times in any order, of which there must be one."""
+    rank = max(math.ceil(quantile * len(times_ns)), 1)
+    return float(np.partition(times_ns, rank - 1)[rank - 1]) / 1e6
 
 
 def range_of(values: Sequence[float]) -> Range:

@@ -11,7 +11,7 @@ from loadtest.camera_schedule import Numbers
 from loadtest.capacity.scheduler import Frames
 from loadtest.plan.demand import Arrivals, Demand
 from loadtest.plan.fleet import Search
-from loadtest.plan.predict import Predictor, range_of
+from loadtest.plan.predict import Predictor, percentile_ms, range_of
 from loadtest.plan.question import Question
 from loadtest.plan.record import BurstForecast, CurvePoint, FailureForecast, FleetPoint
 from loadtest.plan.server import Server, replicas_for
@@ -99,7 +99,8 @@ def burst_of(predictor: Predictor, question: Question, replicas: int) -> BurstFo
         inside = (window.due_ns >= start_ns) & (window.due_ns < end_ns)
         # Where nothing is lost, nothing answered means that nothing came.
         if inside.any() or window.lost_share:
-            values.append(_percentile_ms(window.response_ns[inside], quantile))
+            response_ns = window.response_ns[inside]
+            values.append(percentile_ms(response_ns, quantile) if len(response_ns) else None)
         recovered.append(_recovery_s(window.due_ns, window.response_ns, start_ns, end_ns))
     answered = [value for value in values if value is not None]
     response_ms = range_of(answered) if answered and len(answered) == len(values) else None
@@ -111,12 +112,6 @@ def burst_of(predictor: Predictor, question: Question, replicas: int) -> BurstFo
         recovery_s=known[len(known) // 2] if 2 * len(known) > len(recovered) else None,
         holds=response_ms is not None and response_ms.high <= question.limit_ms,
     )
-
-
-def _percentile_ms(response_ns: np.ndarray, quantile: float) -> float | None:
-    if not len(response_ns):
-        return None
-    return float(np.quantile(response_ns, quantile, method="inverted_cdf")) / 1e6
 
 
 def _recovery_s(

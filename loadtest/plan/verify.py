@@ -14,11 +14,11 @@ from loadtest.plan.server import Server
 from loadtest.resources.sampler import Sampler
 from loadtest.results import Settings
 from loadtest.rig import Ready, Rig
-from loadtest.runner import generate
 from loadtest.scenarios import OpenLoop, make_load
 from loadtest.steadiness import UNSTEADY
 from loadtest.trials import PlannedTrial
-from serving.errors import LoadError, ParityError, ResultsError
+from loadtest.window import measure_window, require_right
+from serving.errors import ResultsError
 
 SPEED_S = 4.0
 _LONGEST_WARM_UP_S = 60.0
@@ -56,12 +56,8 @@ def verify(
     """
     rig.open()
     arm = rig.arm(rig.settings.backends[0])
-    with Sampler(rig.folder.resources) as sampler, rig.ready(arm, sampler) as ready:
-        if ready is None:
-            raise ParityError(
-                f"{arm.name} answers wrongly, so it is not loaded",
-                hint="`infersweep check` shows the differences.",
-            )
+    with Sampler(rig.folder.resources) as sampler, rig.ready(arm, sampler) as found:
+        ready = require_right(found, arm)
         for number, load in enumerate(loads, 1):
             _speed(rig, ready, sampler, server, number)
             rig.listener.stage(f"{arm.name}, held-out load {number} of {len(loads)}: {load.text}")
@@ -127,7 +123,7 @@ def settings_for(settings: Settings, load: HeldOut) -> Settings:
 
 def _run(rig: Rig, ready: Ready, sampler: Sampler, load: HeldOut, number: int) -> None:
     planned = PlannedTrial(ready.arm.name, load.level, number)
-    _window(rig, ready, sampler, planned, settings_for(rig.settings, load))
+    measure_window(rig, ready, sampler, planned, settings_for(rig.settings, load))
 
 
 def _full(server: Server, repeat: int) -> PlannedTrial:
@@ -150,14 +146,4 @@ def _speed(rig: Rig, ready: Ready, sampler: Sampler, server: Server, repeat: int
     settings = rig.settings.model_copy(
         update={"scenario": "closed", "parameters": {}, "duration_s": SPEED_S}
     )
-    _window(rig, ready, sampler, _full(server, repeat), settings)
-
-
-def _window(
-    rig: Rig, ready: Ready, sampler: Sampler, planned: PlannedTrial, settings: Settings
-) -> None:
-    spec = rig.spec(ready, (planned.level,), planned.id, settings)
-    for output in generate(spec, rig.fleet, rig.log(planned.id)):
-        rig.keep(planned, output, ready, sampler, settings)
-    if ready.server.ended is not None:
-        raise LoadError(f"{ready.arm.name} {ready.server.ended}", hint="Its log is in the folder.")
+    measure_window(rig, ready, sampler, _full(server, repeat), settings)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from loadtest.exporting.files import write_text
 from loadtest.profiles.record import PROFILE_VERSION, Profile
 from serving.errors import ResultsError
 
@@ -16,9 +17,7 @@ NAME = "profile.json"
 def write_profile(profile: Profile, path: Path) -> None:
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
-    new.replace(path)
+    write_text(path, profile.model_dump_json() + "\n")
 
 
 def read_profile(path: Path) -> Profile:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from loadtest.resources.sampler import Sampler
 from loadtest.results import Settings, Trial
-from loadtest.rig import Ready, Rig, RigListener
-from loadtest.runner import generate
+from loadtest.rig import Ready, Rig
+from loadtest.sweep import SweepListener
 from loadtest.trials import PlannedTrial
-from serving.errors import LoadError, ParityError
+from loadtest.window import measure_window, require_right
 
 OPEN_SHARES = (0.4, 0.7, 0.85, 0.95)
 """Of the highest throughput of the closed loops: little company, some, and full batches.
@@ -24,18 +23,12 @@ _OPEN_LONGER = 2
 """So many times as long as a closed loop: batches of a size are rarer."""
 
 
-class ProfileListener(RigListener, Protocol):
-    """Is told what happens: the live display, or a test."""
-
-    def trial_done(self, trial: Trial, done: int, planned: int) -> None: ...
-
-
 @dataclass
 class Profiling:
     """Every window of one results folder that is not finished yet."""
 
     rig: Rig
-    listener: ProfileListener
+    listener: SweepListener
     _trials: dict[str, Trial] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -62,13 +55,8 @@ class Profiling:
         rig = self.rig
         arm = rig.arm(rig.settings.backends[0])
         order = random.Random(f"{rig.settings.seed}/{repeat}")
-        with rig.ready(arm, sampler) as ready:
-            if ready is None:
-                raise ParityError(
-                    f"{arm.name} answers wrongly, so it is not loaded",
-                    hint="`infersweep check` shows the differences.",
-                )
-            levels = rig.settings.levels
+        with rig.ready(arm, sampler) as found:
+            ready, levels = require_right(found, arm), rig.settings.levels
             for users in order.sample(levels, len(levels)):
                 self._window(ready, sampler, PlannedTrial(arm.name, users, repeat), rig.settings)
             closed = [trial for trial in self._of(repeat) if trial.scenario != OPEN]
@@ -98,10 +86,6 @@ class Profiling:
             return
         rig = self.rig
         rig.listener.stage(f"{ready.arm.name}, {planned.level:g} {settings.level_name}")
-        spec = rig.spec(ready, (planned.level,), planned.id, settings)
-        for output in generate(spec, rig.fleet, rig.log(planned.id)):
-            trial = rig.keep(planned, output, ready, sampler, settings)
-            self._trials[trial.id] = trial
-            self.listener.trial_done(trial, len(self._trials), rig.settings.planned_trials)
-        if ready.server.ended is not None:
-            raise LoadError(f"{ready.arm.name} {ready.server.ended}", hint="Its log is in logs/.")
+        trial = measure_window(rig, ready, sampler, planned, settings)
+        self._trials[trial.id] = trial
+        self.listener.trial_done(trial, len(self._trials), rig.settings.planned_trials)

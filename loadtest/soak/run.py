@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from loadtest.folder import ResultsFolder
 from loadtest.resources.board import read_board
@@ -17,11 +17,11 @@ from loadtest.resources.rails import INA3221, Rails, find_rails
 from loadtest.resources.roots import Roots
 from loadtest.resources.sampler import Sampler
 from loadtest.resources.tegrastats import TegraLog
-from loadtest.results import Trial
-from loadtest.rig import Rig, RigListener
+from loadtest.rig import Rig
 from loadtest.runner import generate
 from loadtest.soak.conclude import Measured, conclude
 from loadtest.soak.record import NAME, Asked, SoakRecord
+from loadtest.sweep import SweepListener
 from loadtest.trials import PlannedTrial
 from serving.errors import MachineError, ParityError, ServerError
 from serving.process import RunningProcess, wait_until
@@ -49,10 +49,6 @@ class Sensors:
         return None if self.elsewhere or self.tegrastats else shutil.which(_TEGRASTATS)
 
 
-class SoakListener(RigListener, Protocol):
-    def trial_done(self, trial: Trial, done: int, planned: int) -> None: ...
-
-
 def require_power(sensors: Sensors, nvml: Any = None) -> None:
     """Raises MachineError unless some rails are the machine, or tegrastats is about to tell."""
     rails = find_rails(sensors.roots)
@@ -78,7 +74,7 @@ class Soak:
     rig: Rig
     asked: Asked
     sensors: Sensors
-    listener: SoakListener
+    listener: SweepListener
 
     def run(self) -> None:
         """Measure every window. What was measured before an exception stays on disk.

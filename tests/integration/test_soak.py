@@ -18,7 +18,8 @@ from loadtest.resources.roots import Roots
 from loadtest.resources.tegrastats import TegraLog
 from loadtest.rig import Rig
 from loadtest.soak.record import NAME, Asked, SoakRecord
-from loadtest.soak.run import Sensors, Soak, SoakListener
+from loadtest.soak.run import Sensors, Soak
+from loadtest.sweep import SweepListener
 from serving.errors import ResultsError
 from serving.models.repository import Model
 from tests.fake_jetson import TEGRASTATS, FakeJetson
@@ -44,7 +45,7 @@ def test_tegrastats_is_run_where_it_is_installed(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     rig = SimpleNamespace(folder=ResultsFolder(tmp_path), settings=settings(client_cpus=(0,)))
-    listener = cast("SoakListener", None)
+    listener = cast("SweepListener", None)
     soaking = Soak(cast("Rig", rig), Asked(duration_s=1, compare_s=1), Sensors(Roots()), listener)
     with soaking.tegrastats() as log:
         assert log is not None

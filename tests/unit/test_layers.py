@@ -98,6 +98,7 @@ ORDER = (
     "loadtest.coldstart",
     "loadtest.questions",
     "loadtest.rig",
+    "loadtest.window",
     "loadtest.sweep",
     "loadtest.contest",
     "loadtest.manifest",
