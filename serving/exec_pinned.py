@@ -14,7 +14,8 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     parent, orphaned, cpus, *argv = sys.argv[1:]
-    # prctl(2): the kernel sends this signal here when the parent is gone, however it went.
+    # prctl(2): the kernel sends this signal here when the parent is gone, however it went; once for
+    # each of its threads that the child is handed to on the way.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(orphaned))
     if os.getppid() != int(parent):
         sys.exit("the parent was gone before the program started")

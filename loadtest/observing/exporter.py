@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -185,8 +185,7 @@ def serve(folder: ResultsFolder, host: str, port: int) -> None:
     collector = RunCollector(folder)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    told = _told_to_stop()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         server, _ = start_http_server(port, host, registry)
@@ -196,9 +195,22 @@ def serve(folder: ResultsFolder, host: str, port: int) -> None:
             hint="Choose another --metrics-port, or stop what listens there.",
         ) from None
     collector.scrapes.clear()
-    stopping.wait()
+    told.recv(1)
     _await_last_scrape(collector)
     server.shutdown()
+
+
+def _told_to_stop() -> socket.socket:
+    """Readable after a SIGTERM, however many follow.
+
+    When a parent is killed, each of its threads sends one as it ends. A handler that sets an event
+    would wait for ever on itself when it is interrupted by the next; Python's own writes a byte.
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    return reader
 
 
 def _await_last_scrape(collector: RunCollector) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -87,6 +89,20 @@ def test_an_exporter_that_is_killed_is_told_at_the_end(folder: ResultsFolder) ->
             time.sleep(0.01)
     (warning,) = told.warnings
     assert "killed by SIGKILL" in warning
+
+
+def test_an_exporter_that_is_told_many_times_at_once_ends(folder: ResultsFolder) -> None:
+    """A parent that is killed sends one SIGTERM for each of its threads."""
+    port = free_port()
+    argv = [sys.executable, "-m", "loadtest.observing.exporter", str(folder.path)]
+    with subprocess.Popen([*argv, "--port", str(port)]) as process:
+        until_published(f"http://127.0.0.1:{port}/metrics")
+        for _ in range(200):
+            process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(timeout=15) == 0
+        finally:
+            process.kill()
 
 
 def test_whoever_scrapes_gets_one_more_look_after_the_end(folder: ResultsFolder) -> None:
