@@ -109,6 +109,7 @@ class Rig:
         access: headers and trust for remote servers; only the headers' names are recorded.
         ceiling_rps: what the generator reaches on the null server, ``None`` where unknown.
         records: what is known of each backend, by label.
+        drops_page_cache: before a second start, so that starts with files cached and not are known.
     """
 
     settings: Settings
@@ -120,6 +121,7 @@ class Rig:
     ceiling_rps: float | None = None
     access: Access = OPEN
     records: dict[str, BackendRecord] = field(default_factory=dict)
+    drops_page_cache: bool = True
     _questions: dict[str, Questions] = field(default_factory=dict)
     _starts: ColdStarts = field(default_factory=ColdStarts)
 
@@ -169,13 +171,15 @@ class Rig:
         return launch
 
     @contextmanager
-    def ready(self, arm: Arm, sampler: Sampler) -> Iterator[Ready | None]:
+    def ready(self, arm: Arm, sampler: Sampler | None) -> Iterator[Ready | None]:
         """A fresh server, stopped on leaving; ``None`` when its answers are wrong.
+
+        Without a sampler its resources are not sampled, so that several may be up at once.
 
         Raises:
             InfersweepError: it cannot be launched, died, or was not ready in time.
         """
-        state = self._starts.before_start(arm.name)
+        state = self._starts.before_start(arm.name) if self.drops_page_cache else "as found"
         self.listener.stage(f"starting {arm.name}, files {state}")
         with (
             running(
@@ -196,7 +200,7 @@ class Rig:
             with (
                 self._prepared(arm, server) as payloads,
                 self._linked(arm, server) as link,
-                _sampled(sampler, arm.name, server),
+                _sampled(sampler, arm.name, server) if sampler else nullcontext(),
             ):
                 yield Ready(arm, server, payloads, link)
 
@@ -305,7 +309,7 @@ class Rig:
         planned: PlannedTrial,
         output: LevelOutput,
         ready: Ready,
-        sampler: Sampler,
+        sampler: Sampler | None,
         settings: Settings | None = None,
     ) -> Trial:
         """Judge what was measured and write it down; call as soon as the window is over.
@@ -325,7 +329,8 @@ class Rig:
         )
         if ready.link is not None:
             trial = unless_link_bound(trial, ready.link, self.fleet.cpu_count)
-        trial = with_resources(trial, sampler)
+        if sampler is not None:
+            trial = with_resources(trial, sampler)
         if self.settings.keep_requests:
             self.folder.keep_requests(trial)
         self.folder.append_trial(trial, histograms)
