@@ -5,21 +5,25 @@ BACKENDS ?= triton,onnxruntime,fastapi,fastapi:torch
 RUN := .venv/bin
 
 .PHONY: compare test check setup format bench bench-decide bench-load bench-models bench-observe bench-plan bench-predict bench-serving bench-tune \
-	gpu-check observe-demo plan-demo clean
+	gpu-check observe-demo plan-demo playbook-demo clean
 
 compare: .venv/.ready
 	@$(RUN)/infersweep compare --model $(MODEL) --backends $(BACKENDS) $(ARGS)
 
-# Tests in which no time is measured run side by side; then the others, one after another.
+# Tests in which no time is measured run side by side, those of the protocol a process for each backend;
+# then the others, one after another.
 SIDE_BY_SIDE := tests/unit $(addprefix tests/integration/test_, \
 	added_models.py arithmetic_zoo.py dashboards.py linting_triton.py openmetrics.py variants.py \
 	zoo.py) \
 	$(addprefix tests/e2e/test_, dashboard_pictures.py offload_page.py plan_page.py report_page.py)
 
+PROTOCOL := $(wildcard tests/contract/test_protocol_*.py)
+
 test: .venv/.ready
 	@$(RUN)/python -m pytest -n 2 --dist loadscope $(SIDE_BY_SIDE) $(ARGS) || [ $$? = 5 ]
+	@$(RUN)/python -m pytest -n 3 --dist loadgroup $(PROTOCOL) $(ARGS) || [ $$? = 5 ]
 	@$(RUN)/python -m pytest tests/contract tests/integration tests/e2e \
-		$(addprefix --ignore=,$(SIDE_BY_SIDE)) $(ARGS) || [ $$? = 5 ]
+		$(addprefix --ignore=,$(SIDE_BY_SIDE) $(PROTOCOL)) $(ARGS) || [ $$? = 5 ]
 
 check: .venv/.ready
 	$(RUN)/ruff check .
@@ -65,6 +69,10 @@ plan-demo: .venv/.ready
 	@$(RUN)/infersweep plan $(PLAN_DEMO)/triton $(PLAN_DEMO)/onnxruntime $(PLAN_DEMO)/fastapi \
 		--cameras 24 --fps 10 --policy latest-only --link lte --objective 'p99<=250ms' \
 		--survive 1 --frame 640x480 --verify --out $(PLAN_DEMO)/plan $(ARGS)
+
+# Every tuning tip that this machine can test, on two models: less than 40 minutes, --quick less than 10.
+playbook-demo: .venv/.ready
+	@$(RUN)/python -m benchmarks.playbook_demo $(ARGS)
 
 # Synthetic servers in virtual time: are the verdicts right?
 bench-decide: .venv/.ready

@@ -5,6 +5,7 @@ Each kind has its own exit code, so a script can tell a typing mistake from a se
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 
@@ -25,6 +26,10 @@ class InfersweepError(Exception):
 
     def __str__(self) -> str:
         return f"{self.what}. {self.hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """So that it can be told to another process."""
+        return partial(type(self), hint=self.hint), (self.what,)
 
 
 class UsageError(InfersweepError):

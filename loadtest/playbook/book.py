@@ -19,9 +19,11 @@ _COMBINATION = "combination"
 
 @dataclass
 class Book:
-    """Attributes:
-    lab: its folder is the playbook's own.
-    done: is told of each experiment that has ended.
+    """The experiments in one results folder.
+
+    Attributes:
+        lab: its folder is the playbook's own.
+        done: is told of each experiment that has ended.
     """
 
     lab: Lab
@@ -45,14 +47,20 @@ class Book:
             self.done(record)
 
     def combine(self, experiments: Sequence[Experiment]) -> None:
-        """Everything that helped at once, where at least two did."""
+        """Everything that helped at once, where at least two did; measured when that changed."""
         known = {record.name: record for record in self.records(experiments)}
-        folder = self.lab.folder / "logs" / _COMBINATION
-        shutil.rmtree(folder, ignore_errors=True)
-        found = combine(experiments, known, replace(self.lab, folder=folder))
-        if found is not None:
+        folder, before = self.lab.folder / "logs" / _COMBINATION, self._read_combination()
+        found = combine(experiments, known, replace(self.lab, folder=folder), before)
+        if found is None:
+            (self.lab.folder / f"{_COMBINATION}.json").unlink(missing_ok=True)
+        elif found is not before:
             self._folder.write_derived(f"{_COMBINATION}.json", found)
             self.done(found.experiment)
+
+    def _read_combination(self) -> Combination | None:
+        if not (self.lab.folder / f"{_COMBINATION}.json").is_file():
+            return None
+        return self._folder.read_derived(f"{_COMBINATION}.json", Combination)
 
     @property
     def _folder(self) -> ResultsFolder:
@@ -76,9 +84,7 @@ class Book:
     def conclude(self, experiments: Sequence[Experiment]) -> Playbook:
         """Derive and write ``playbook.json`` from what is on disk."""
         records = self.records(experiments)
-        made, combination = self.manifest, None
-        if (self.lab.folder / f"{_COMBINATION}.json").is_file():
-            combination = self._folder.read_derived(f"{_COMBINATION}.json", Combination)
+        made = self.manifest
         playbook = Playbook(
             model=self.lab.model.name,
             model_sha256=made.model_sha256,
@@ -92,7 +98,7 @@ class Book:
             command=made.command,
             complete=len(records) == len(experiments),
             experiments=tuple(records),
-            combination=combination,
+            combination=self._read_combination(),
         )
         self._folder.write_derived(NAME, playbook)
         return playbook

@@ -5,10 +5,10 @@ It connects, is told what to build, and then measures whenever it is told to.
 
 from __future__ import annotations
 
-import pickle
 import socket
 import sys
 import time
+import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -74,13 +74,10 @@ def _timed(calls: Calls, seconds: float) -> list[int]:
 
 
 def _told(error: Exception) -> InfersweepError:
-    """The error itself where it is one of ours and survives the way."""
+    """What the other side raises; the log has the whole story of what is none of our own errors."""
     if isinstance(error, InfersweepError):
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            return ServerError(str(error), hint="Its log has more.")
         return error
+    traceback.print_exception(error)
     return ServerError(f"{type(error).__name__}: {error}", hint="Its log has more.")
 
 

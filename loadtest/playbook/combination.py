@@ -77,9 +77,15 @@ class _Plan:
 
 
 def combine(
-    experiments: Sequence[Experiment], known: Mapping[str, ExperimentRecord], lab: Lab
+    experiments: Sequence[Experiment],
+    known: Mapping[str, ExperimentRecord],
+    lab: Lab,
+    before: Combination | None = None,
 ) -> Combination | None:
-    """``None`` where fewer than two things helped that a deployment can follow."""
+    """``None`` where fewer than two things helped that a deployment can follow.
+
+    ``before`` is given back when it has the same parts and did not break.
+    """
     plan = _Plan()
     helped = [one for one in experiments if one.advice and one.name in known]
     for experiment in sorted(helped, key=lambda one: _gain(known[one.name]), reverse=True):
@@ -91,6 +97,8 @@ def combine(
             plan.left_out[experiment.name] = record.verdict
     if len(plan.parts) < 2:
         return None
+    if before and before.parts == tuple(plan.parts) and not before.experiment.failed:
+        return before
     predicted = prod(part.ratio for part in plan.parts)
     test = Experiment(
         name="combination",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -27,20 +27,23 @@ class Pace:
         starts: fresh starts of every arm; with more than one, each gives one value.
         windows: measured windows of each start, arms in turns.
         window_s: length of one.
+        arms: how many are measured; those behind the judged one are only shown.
     """
 
     starts: int
     windows: int
     window_s: float
+    arms: int | None = None
 
     def __str__(self) -> str:
         starts = "one start" if self.starts == 1 else f"{self.starts} starts"
         windows = "one window" if self.windows == 1 else f"{self.windows} windows"
-        return f"{starts} of each arm, {windows} of {self.window_s:g} s each, arms in turns"
+        which = "" if self.arms is None else "; arms that are only shown are left out"
+        return f"{starts} of each arm, {windows} of {self.window_s:g} s each, arms in turns{which}"
 
 
 FULL = Pace(starts=3, windows=1, window_s=1.5)
-QUICK = Pace(starts=1, windows=3, window_s=0.6)
+QUICK = Pace(starts=1, windows=3, window_s=0.5, arms=2)
 
 
 @dataclass
@@ -70,10 +73,10 @@ class Lab:
     def all_cpus(self) -> tuple[int, ...]:
         return tuple(sorted({*self.server_cpus, *self.client_cpus}))
 
-    @cached_property
+    @property
     def reference(self) -> Reference:
         """What every arm must answer."""
-        return reference_for(self.model)
+        return _reference(self.model.root, self.model.name)
 
     def variant(self, kind: str) -> Model:
         """The model in another form, made once for the whole playbook whatever it loses.
@@ -88,6 +91,11 @@ class Lab:
             limits = Limits(max_drop=1.0, keep_anyway=True)
             derive(Order(parent), resolve_kind(kind), limits, self.listener.stage)
         return made
+
+
+@cache
+def _reference(root: Path, name: str) -> Reference:
+    return reference_for(Model(root, name))
 
 
 class Bench(Protocol):
@@ -183,6 +191,7 @@ class Experiment:
         may_lose: answers may differ beyond the tolerance, up to ``judging.BUDGET`` of inputs.
         advice: what follows where it helps, if a deployment can follow it.
         starts: fresh starts of each arm, where one takes so long that fewer must do.
+        on_gpu: only a machine with an NVIDIA GPU can tell; ``make gpu-check`` runs it there.
     """
 
     name: str
@@ -196,3 +205,4 @@ class Experiment:
     may_lose: bool = False
     advice: Advice | None = None
     starts: int | None = None
+    on_gpu: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,7 +20,10 @@ from loadtest.playbook.judging import (
     verdict_of,
 )
 from loadtest.playbook.record import Answers, ArmRecord, ExperimentRecord, WindowRecord
-from serving.errors import InfersweepError
+from serving.errors import InfersweepError, LoadError, ServerError
+
+_BROKEN = (LoadError, ServerError)
+"""What may work when it is run again; other errors say what this machine or model has not."""
 
 
 @dataclass
@@ -61,19 +65,28 @@ class _Seen:
 
 
 def run(experiment: Experiment, lab: Lab) -> ExperimentRecord:
-    """Measure every arm in turns and judge; what keeps it from being measured is in the record."""
+    """Measure every arm in turns and judge.
+
+    Whatever keeps it from being measured is in the record, so that others are measured all the
+    same; only an interruption is raised.
+    """
     began_s, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
     starts = min(experiment.starts or lab.pace.starts, lab.pace.starts)
     seen: list[_Seen] = []
     missing, failed = experiment.missing(lab), False
     if not missing:
+        lab.folder.mkdir(parents=True, exist_ok=True)
         try:
-            lab.folder.mkdir(parents=True, exist_ok=True)
-            seen = [_Seen(arm, arm.prepare(lab)) for arm in experiment.arms(lab)]
+            for arm in experiment.arms(lab)[: lab.pace.arms]:
+                seen.append(_Seen(arm, arm.prepare(lab)))
             for start in range(1, starts + 1):
                 _one_start(seen, lab, start, max(lab.pace.windows, 3 if starts < 3 else 1))
         except InfersweepError as error:
-            missing, failed = " ".join(str(error).split()), True
+            missing, failed = " ".join(str(error).split()), isinstance(error, _BROKEN)
+        except Exception as error:
+            # An experiment is somebody's own file: a mistake in one must not end the others.
+            missing, failed = f"{type(error).__name__}: {error}", True
+            (lab.folder / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
     record = conclude(experiment, lab, [one.record() for one in seen], missing)
     took_s = time.monotonic() - began_s
     return record.model_copy(

@@ -21,6 +21,7 @@ from loadtest.rig import Arm as RigArm
 from loadtest.rig import Ready, Rig
 from loadtest.runner import Fleet, generate
 from loadtest.trials import PlannedTrial
+from serving.deployment import fetch_needed
 from serving.errors import LoadError, ParityError
 from serving.models.repository import Model
 from serving.models.variants.parameters import read_record
@@ -70,6 +71,7 @@ class Served:
     def prepare(self, lab: Lab) -> Start:
         """Raises InfersweepError when the model or the requests cannot be had."""
         model = self.model(lab) if self.model else lab.model
+        fetch_needed((self.backend,), lab.listener.stage)
         settings = Settings(
             **{
                 "model": model.name,

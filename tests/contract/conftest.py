@@ -19,6 +19,15 @@ LABELS = [
 ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side, all tests of one backend run in one process: it is started once."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            label = item.callspec.params.get("served")
+            if label is not None:
+                item.add_marker(pytest.mark.xdist_group(label))
+
+
 @pytest.fixture(scope="package")
 def protocol_models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Model]:
     root = tmp_path_factory.mktemp("protocol_models")

@@ -1,0 +1,203 @@
+"""``infersweep playbook``: which tuning tips hold for this model on this machine."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from loadtest.cli.display import Display
+from loadtest.cli.options import (
+    DEFAULT_REPOSITORY,
+    ClientCpusOption,
+    RepositoryOption,
+    ServerCpusOption,
+    interrupt_on_sigterm,
+    split_of,
+)
+from loadtest.engine.build import build
+from loadtest.folder import ResultsFolder
+from loadtest.manifest import describe_run
+from loadtest.playbook.book import Book
+from loadtest.playbook.catalogue import catalogue, chosen
+from loadtest.playbook.experiment import FULL, QUICK, Experiment, Lab
+from loadtest.playbook.judging import usual_text
+from loadtest.playbook.markdown import to_markdown
+from loadtest.playbook.page import write_page
+from loadtest.playbook.record import ExperimentRecord, Playbook
+from loadtest.playbook.terminal import line, show, show_list
+from loadtest.results import Settings
+from serving.errors import INTERRUPTED_EXIT_CODE, LoadError, ResultsError
+from serving.host import cpu_budget
+from serving.models.repository import find_model
+from serving.models.zoo.build import ensure_built
+
+NAME = "playbook"
+HELP = "Measure which tuning tips hold for a model on this machine, each with a verdict."
+
+app = typer.Typer(
+    name=NAME,
+    invoke_without_command=True,
+    help=HELP,
+    epilog=(
+        "Examples: `infersweep playbook --model image_classifier` · "
+        "`infersweep playbook --model mine --only fp16,int8-dynamic --quick` · "
+        "`infersweep playbook list --model mine`"
+    ),
+)
+ModelOption = Annotated[str, typer.Option(help="name of a model in the repository")]
+
+
+@app.callback()
+def run(
+    context: typer.Context,
+    model: ModelOption = "image_classifier",
+    only: Annotated[
+        str | None, typer.Option(help="names, separated by commas; measured again where they were")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="one start of each arm and short windows")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="order of arms and of inputs")] = 1,
+    server_cpus: ServerCpusOption = None,
+    client_cpus: ClientCpusOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="results folder; one that is there goes on")
+    ] = None,
+    repository: RepositoryOption = DEFAULT_REPOSITORY,
+) -> int | None:
+    """Turn each tip into a small experiment: baseline and change in turns, everything else equal.
+
+    A tip holds, holds in part, makes no difference, does the opposite, breaks accuracy, or cannot
+    be measured here.
+    """
+    if context.invoked_subcommand:
+        return None
+    experiments = chosen(filter(None, (only or "").split(",")))
+    found = find_model(model, repository)
+    split = split_of(server_cpus, client_cpus)
+    console = Console()
+    pace = QUICK if quick else FULL
+    settings = Settings(
+        model=model,
+        backends=("playbook",),
+        levels=(),
+        duration_s=pace.window_s,
+        repeats=pace.starts * pace.windows,
+        timeout_s=10.0,
+        seed=seed,
+        server_cpus=split.server,
+        client_cpus=split.client,
+    )
+    build()
+    ensure_built(found, console.print)
+    folder = ResultsFolder(
+        out or Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-playbook-{model}"
+    )
+    command = f"infersweep playbook --model {model}{' --quick' if quick else ''}"
+    manifest = describe_run(found, settings, command)
+    _open(folder, settings, manifest.model_sha256)
+    if not folder.exists:
+        folder.write_manifest(manifest)
+    with Display(console, total=None) as display:
+        lab = Lab(
+            found,
+            folder.path,
+            folder.path,
+            split.server,
+            split.client,
+            cpu_budget().usable,
+            pace,
+            display,
+            seed,
+        )
+        book = Book(lab, folder.read_manifest(), lambda record: console.print(line(record)))
+        os.sched_setaffinity(0, split.client)
+        with interrupt_on_sigterm():
+            interrupted = _measure(book, experiments, named=only is not None)
+    return _conclude(console, book, folder, interrupted=interrupted)
+
+
+def _open(folder: ResultsFolder, settings: Settings, sha256: str) -> None:
+    """Raises ResultsError when the folder is something else."""
+    if not folder.exists:
+        if folder.path.exists() and any(folder.path.iterdir()):
+            raise ResultsError(
+                f"{folder.path} holds files that are no results of infersweep",
+                hint="Choose another --out.",
+            )
+        return
+    known = folder.read_manifest()
+    if known.settings != settings or known.model_sha256 != sha256:
+        raise ResultsError(
+            f"{folder.path} was measured with other settings or another model file",
+            hint=f"Repeat its own command ({known.command}) or choose another --out.",
+        )
+
+
+def _measure(book: Book, experiments: tuple[Experiment, ...], *, named: bool) -> bool:
+    """Whether it was interrupted; what was measured before is on disk."""
+    try:
+        book.measure(experiments, again=named)
+        book.combine(tuple(catalogue().values()))
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _conclude(console: Console, book: Book, folder: ResultsFolder, *, interrupted: bool) -> int:
+    playbook = book.conclude(tuple(catalogue().values()))
+    page = write_page(folder.path, playbook)
+    folder.write_page("playbook.md", to_markdown(playbook))
+    show(console, playbook)
+    console.print(f"Page: {page}", highlight=False)
+    if interrupted:
+        console.print(
+            f"Interrupted. Go on with: {playbook.command} --out {folder.path}", highlight=False
+        )
+        return INTERRUPTED_EXIT_CODE
+    _require_something(playbook)
+    return 0
+
+
+def _require_something(playbook: Playbook) -> None:
+    """Raises LoadError when every experiment that was tried broke."""
+    tried = [record for record in playbook.experiments if not _is_out_of_reach(record)]
+    if tried and all(record.failed for record in tried):
+        raise LoadError(
+            f"no experiment could be measured: {tried[0].missing}", hint="The page has the rest."
+        )
+
+
+def _is_out_of_reach(record: ExperimentRecord) -> bool:
+    return bool(record.missing) and not record.failed
+
+
+@app.command("list")
+def list_all(context: typer.Context, model: Annotated[str | None, typer.Option()] = None) -> None:
+    """Show all experiments, and what cannot be measured here and why."""
+    assert context.parent is not None
+    asked = context.parent.params
+    found = find_model(model or asked["model"], asked["repository"])
+    split = split_of(asked["server_cpus"], asked["client_cpus"])
+    console = Console()
+    with Display(console, total=None) as display:
+        lab = Lab(
+            found,
+            Path(),
+            Path(),
+            split.server,
+            split.client,
+            cpu_budget().usable,
+            QUICK,
+            display,
+        )
+        rows = [
+            (one.name, one.title, usual_text(one.usual), one.missing(lab))
+            for one in catalogue().values()
+        ]
+    show_list(console, rows)
