@@ -22,7 +22,9 @@ from loadtest.cli import (
     observe,
     offload,
     plan,
+    playbook,
     profile,
+    profile_model,
     report,
     scenarios,
     serve,
@@ -52,6 +54,7 @@ for command in (
     check,
     observe,
     profile,
+    profile_model,
     plan,
     report,
     export,
@@ -64,6 +67,7 @@ for command in (
 ):
     app.command(name=command.NAME, epilog=command.EXAMPLES)(command.run)
 app.add_typer(models.app, name="models")
+app.add_typer(playbook.app, name=playbook.NAME)
 
 
 def _tell_version(asked: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -98,7 +99,11 @@ def run(
     folder = ResultsFolder(
         out or Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-playbook-{model}"
     )
-    command = f"infersweep playbook --model {model}{' --quick' if quick else ''}"
+    told = {"--model": model, "--server-cpus": server_cpus, "--client-cpus": client_cpus}
+    told |= {"--seed": str(seed) if seed != 1 else None}
+    told |= {"--repository": str(repository) if repository != DEFAULT_REPOSITORY else None}
+    words = [word for option, value in told.items() if value for word in (option, value)]
+    command = shlex.join(["infersweep", NAME, *words, *(["--quick"] if quick else [])])
     manifest = describe_run(found, settings, command)
     _open(folder, settings, manifest.model_sha256)
     if not folder.exists:

@@ -97,13 +97,17 @@ def verdict_of(
 
     It holds when the ratio is above 1 beyond doubt and its interval reaches the least that people
     state; in part when it is above 1 and stays below that. Whatever lies within ``MATTERS`` is no
-    difference. Wrong answers end the matter: of what may lose accuracy, above ``BUDGET``.
+    difference. An interval that holds both 1 and what people state says nothing. Wrong answers end
+    the matter: of what may lose accuracy, above ``BUDGET``.
     """
     if answers is not None and breaks(answers, may_lose=may_lose):
         return "breaks accuracy"
     if effect is None or effect.ratio is None or effect.low is None or effect.high is None:
         return "cannot be measured here"
-    if effect.low <= 1 <= effect.high or 1 / MATTERS < effect.ratio < MATTERS:
+    if effect.low <= 1 <= effect.high:
+        undecided = effect.high >= usual[0] > MATTERS
+        return "cannot be measured here" if undecided else "no difference"
+    if 1 / MATTERS < effect.ratio < MATTERS:
         return "no difference"
     if effect.ratio < 1:
         return "opposite"
@@ -135,6 +139,14 @@ def sentence_of(
     found = f"{effect.ratio:.2f} times the baseline ({effect.low:.2f} to {effect.high:.2f})"
     loses = f", {effect.accuracy_lost:.1%} of answers lost" if effect.accuracy_lost else ""
     return f"{verdict.capitalize()}: {found}{loses}; {usual_text(usual)} is what people state."
+
+
+def too_noisy(effect: Effect, usual: tuple[float, float | None]) -> str:
+    """Why an interval says nothing."""
+    return (
+        f"{effect.low:.2f} to {effect.high:.2f} times the baseline holds both no difference and "
+        f"{usual_text(usual)}; more repeats or a quieter machine would tell"
+    )
 
 
 def usual_text(usual: tuple[float, float | None]) -> str:

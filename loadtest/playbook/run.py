@@ -16,6 +16,7 @@ from loadtest.playbook.judging import (
     breaks,
     effect_of,
     sentence_of,
+    too_noisy,
     value_of,
     verdict_of,
 )
@@ -24,6 +25,11 @@ from serving.errors import InfersweepError, LoadError, ServerError
 
 _BROKEN = (LoadError, ServerError)
 """What may work when it is run again; other errors say what this machine or model has not."""
+
+
+_TRIES = 2
+_APART = 100
+"""Between the number of a window and that of its second try."""
 
 
 @dataclass
@@ -45,9 +51,14 @@ class _Seen:
         self.facts = dict(bench.facts())
 
     def measured(self, bench: Bench, start: int, repeat: int) -> None:
-        window = bench.window(start, repeat)
-        if window is not None:
+        """Once more where the window does not count; such windows stay in the record."""
+        for again in range(_TRIES):
+            window = bench.window(start, repeat + again * _APART)
+            if window is None:
+                break
             self.windows.append(window)
+            if not window.reasons:
+                break
         now = bench.rss_bytes()
         if now is not None:
             self.rss_bytes = max(now, self.rss_bytes or 0)
@@ -120,6 +131,8 @@ def conclude(
     reasons = [missing] if missing else _why_not(experiment, arms)
     if missing and verdict != "breaks accuracy":
         verdict = "cannot be measured here"
+    if verdict == "cannot be measured here" and not reasons and effect and effect.low:
+        reasons = [too_noisy(effect, experiment.usual)]
     baseline = arms[0].answers if arms else None
     if baseline is not None and breaks(baseline, may_lose=experiment.may_lose):
         verdict, reasons = "cannot be measured here", [f"the baseline's {baseline.detail}"]

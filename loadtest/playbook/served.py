@@ -29,6 +29,8 @@ from serving.process import RunningProcess, family_rss_bytes
 
 USERS = 8.0
 _TIMEOUT_S = 10.0
+_APART = 1000
+"""Between the numbers of trials of one start and of the next."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class OwnServer:
     url: str
     process: RunningProcess
     start_s: float
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 Own = Callable[[Lab, Model, Path], AbstractContextManager[OwnServer]]
@@ -120,8 +123,13 @@ class ServedBench:
 
     @property
     def url(self) -> str:
-        """Raises ParityError where the answers are wrong."""
-        return self._require_right().server.url
+        """Where requests of the arm's encoding go.
+
+        Raises:
+            ParityError: the answers are wrong.
+            ServerError: the server does not speak that.
+        """
+        return self._require_right().address_for(self.rig.settings.encoding)
 
     @property
     def start_s(self) -> float | None:
@@ -150,8 +158,8 @@ class ServedBench:
         """Raises LoadError when the generator failed or the server died."""
         if self.ready is None:
             return None
-        rig, windows = self.rig, self.rig.settings.repeats
-        planned = PlannedTrial(self.arm.name, self.arm.users, (start - 1) * windows + repeat)
+        rig = self.rig
+        planned = PlannedTrial(self.arm.name, self.arm.users, start * _APART + repeat)
         spec = rig.spec(self.ready, (self.arm.users,), planned.id)
         spec = spec.model_copy(update={"server_pid": self.pid})
         with self._beside():
@@ -194,4 +202,4 @@ class ServedBench:
         return (family_rss_bytes(self.pid) or None) if self.pid else None
 
     def facts(self) -> Mapping[str, str]:
-        return self.rig.records[self.arm.name].facts
+        return self.own.facts if self.own else self.rig.records[self.arm.name].facts

@@ -116,6 +116,8 @@ ORDER = (
     "loadtest.tune",
     "loadtest.offload",
     "loadtest.soak",
+    "loadtest.playbook",
+    "loadtest.profiling",
     "loadtest.history",
     "loadtest.cli",
 )
