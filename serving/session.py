@@ -109,6 +109,10 @@ class Session:
         """The outputs' shapes as the runtime infers them: a name or ``None`` where free."""
         return {value.name: tuple(value.shape) for value in self._runtime.get_outputs()}
 
+    def end_trace(self) -> Path:
+        """Write what was traced; returns its file. Only of a session opened with ``trace``."""
+        return Path(self._runtime.end_profiling())
+
     def close(self) -> None:
         """Free the model's memory, once the runs that are under way have ended."""
         self._end("a closed session was used", "Open another one.")
@@ -152,18 +156,22 @@ def open_session(
     intra_op_threads: int | None = None,
     instance: int = 0,
     packed: bool = True,
+    execution: Execution | None = None,
+    trace: Path | None = None,
 ) -> Session:
     """Load a version of ``model`` (the newest) with the threads and providers its config states.
 
     ``instance`` says which of the configuration's instances this is; it decides the GPU. Weights
     that are not ``packed`` for speed stay where they lie: quick to load, and in memory once.
+    ``execution`` takes the place of the configuration's. With ``trace``, the beginning of a file's
+    path, ONNX Runtime notes what each operator takes.
 
     Raises:
         MachineError: a provider or GPU is not there, or the session came up on another one.
         ModelError: ONNX Runtime cannot load the file, or a provider cannot run it.
     """
     config = model.config
-    execution = config.execution
+    execution = execution or config.execution
     if intra_op_threads:
         execution = replace(execution, intra_op_threads=intra_op_threads)
     if not packed:
@@ -175,19 +183,24 @@ def open_session(
     if execution.kind == "gpu":
         preload()
     if execution.tensorrt is None:
-        return _load(config, file, execution, instance)
-    return _load_with_engine(config, file, execution, execution.tensorrt, instance)
+        return _load(config, file, execution, instance, trace)
+    return _load_with_engine(config, file, execution, execution.tensorrt, instance, trace)
 
 
 def _load_with_engine(
-    config: ModelConfig, file: Path, execution: Execution, tensorrt: Accelerator, instance: int
+    config: ModelConfig,
+    file: Path,
+    execution: Execution,
+    tensorrt: Accelerator,
+    instance: int,
+    trace: Path | None,
 ) -> Session:
     """Load and run once, so that the engine is there before the first request."""
     prepared, folder = engine_cache.prepare(config, file, tensorrt)
     stated = tuple(prepared if item is tensorrt else item for item in execution.accelerators)
     with engine_cache.exclusive(folder):
         before, started_ns = engine_cache.engines(folder), time.monotonic_ns()
-        session = _load(config, file, replace(execution, accelerators=stated), instance)
+        session = _load(config, file, replace(execution, accelerators=stated), instance, trace)
         session.run(_zeros(config, prepared.options))
         seconds = (time.monotonic_ns() - started_ns) / 1e9
         session.engine = engine_cache.record_build(seconds, folder, before)
@@ -201,8 +214,13 @@ def _zeros(config: ModelConfig, ranges: Mapping[str, str]) -> dict[str, Array]:
     }
 
 
-def _load(config: ModelConfig, file: Path, execution: Execution, instance: int) -> Session:
+def _load(
+    config: ModelConfig, file: Path, execution: Execution, instance: int, trace: Path | None
+) -> Session:
     options = _session_options(execution)
+    if trace is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(trace)
     try:
         runtime = onnxruntime.InferenceSession(
             str(file),
