@@ -1,7 +1,8 @@
 """The image classifier on every GPU provider, against the CPU: ``make gpu-check``.
 
-Each provider runs in a process of its own, through the session that the servers use: its memory is
-its own then, and one that dies takes no other with it. Without a GPU the script refuses.
+Then the playbook's experiments that only a machine with a GPU can tell about. Each provider and
+each experiment runs in a process of its own, through the session that the servers use: its memory
+is its own then, and one that dies takes no other with it. Without a GPU the script refuses.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ import onnxruntime
 import pynvml
 from tritonclient.grpc import model_config_pb2 as schema
 
-from benchmarks.rows import Row, at_least, at_most, write
+from benchmarks.rows import Row, at_least, at_most, unmeasured, write
+from loadtest.playbook.catalogue import catalogue, chosen
+from loadtest.playbook.experiment import QUICK, Lab
+from loadtest.playbook.record import ExperimentRecord
+from loadtest.playbook.run import run
 from serving.cuda import cuda_driver, why_no_gpu
 from serving.errors import InfersweepError, MachineError
 from serving.gpu_libraries import tensorrt_version
-from serving.host import cpu_budget, gpus
+from serving.host import cpu_budget, gpus, split_cpus
 from serving.models.config import load_message, render
 from serving.models.repository import Model, find_model
 from serving.models.samples import samples_for, stack_rows
@@ -45,6 +50,8 @@ BATCHES = (1, 8)
 SECONDS = 2.0
 BUDGET_S = 290.0
 REUSE = 0.5
+SETTLED = "measured, answers kept"
+_PROVIDER, _EXPERIMENT = "provider", "experiment"
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     with tempfile.TemporaryDirectory() as folder:
-        rows = list(_rows(model, Path(folder)))
+        end = time.monotonic() + BUDGET_S
+        rows = [*_rows(model, Path(folder), end), *_experiment_rows(Path(folder), end)]
     write("gpu_check", rows, _versions())
     return 1 if any(row.met is False for row in rows) else 0
 
@@ -173,9 +181,30 @@ def rows_of(name: str, found: Measurement, cpu: Measurement) -> Iterator[Row]:
     yield _recorded(f"{name}: GPU memory", found.memory_bytes / 1e6, "MB")
 
 
-def _rows(model: Model, root: Path) -> Iterator[Row]:
+def experiments() -> tuple[str, ...]:
+    """Those of the playbook that need a GPU, by name."""
+    return tuple(one.name for one in catalogue().values() if one.on_gpu)
+
+
+def row_of(record: ExperimentRecord) -> Row:
+    """The ratio of one experiment, which is only recorded; its answers must be right."""
+    name = f"playbook {record.name}"
+    if record.missing and not record.failed and not record.arms:
+        return unmeasured(name, SETTLED, record.missing)
+    if record.effect is None or record.effect.ratio is None:
+        return Row(name, None, "", SETTLED, False, record.sentence)
+    return Row(
+        f"{name}: {record.judged} / {record.baseline}",
+        round(record.effect.ratio, 3),
+        "ratio",
+        SETTLED,
+        record.verdict not in ("breaks accuracy", "cannot be measured here"),
+        record.sentence,
+    )
+
+
+def _rows(model: Model, root: Path, end: float) -> Iterator[Row]:
     cpu: Measurement | None = None
-    end = time.monotonic() + BUDGET_S
     for name in PRECISIONS:
         print(f"{name} ...", flush=True)
         found = _in_own_process(variant(model, name, root), end - time.monotonic())
@@ -191,33 +220,82 @@ def _rows(model: Model, root: Path) -> Iterator[Row]:
             yield from rows_of(name, found, cpu)
 
 
+def _experiment_rows(root: Path, end: float) -> Iterator[Row]:
+    for name in experiments():
+        print(f"{name} ...", flush=True)
+        line, why = _last_line(end - time.monotonic(), _EXPERIMENT, name, str(root / "playbook"))
+        if why:
+            yield Row(f"playbook {name}", None, "", SETTLED, False, why)
+        else:
+            yield row_of(ExperimentRecord.model_validate_json(line))
+
+
 def _in_own_process(model: Model, limit_s: float) -> Measurement | str:
     """The measurement, or why there is none."""
+    line, why = _last_line(limit_s, _PROVIDER, str(model.root))
+    return why or Measurement(**json.loads(line))
+
+
+def _last_line(limit_s: float, *arguments: str) -> tuple[str, str]:
+    """What this script prints last when it is a child, and else why there is nothing."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.gpu_check", str(model.root)],
+            [sys.executable, "-m", "benchmarks.gpu_check", *arguments],
             capture_output=True,
             text=True,
             check=False,
             timeout=max(1.0, limit_s),
         )
     except subprocess.TimeoutExpired:
-        return f"not done when the {BUDGET_S:.0f} s for all providers had passed"
+        return "", f"not done when the {BUDGET_S:.0f} s for all had passed"
     if done.returncode != 0:
-        return (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-    return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+        return "", (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+    return done.stdout.splitlines()[-1], ""
 
 
-def child(root: Path) -> int:
-    """Measure the one model under ``root`` and print the measurement as a line of JSON."""
-    model = Model(root, MODEL)
-    threads = cpu_budget().usable if model.config.accelerator == "cpu" else None
+def child(what: str, *arguments: str) -> int:
+    """Measure one provider or run one experiment, and print what was found as a line of JSON."""
     try:
-        print(json.dumps(asdict(measure(model, threads=threads))))
+        print(_provider(*arguments) if what == _PROVIDER else _experiment(*arguments))
     except InfersweepError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _provider(root: str) -> str:
+    """Of the one model under ``root``."""
+    model = Model(Path(root), MODEL)
+    threads = cpu_budget().usable if model.config.accelerator == "cpu" else None
+    return json.dumps(asdict(measure(model, threads=threads)))
+
+
+def _experiment(name: str, folder: str) -> str:
+    """One experiment of the playbook, at its quick pace; variants are kept in ``folder``."""
+    (experiment,) = chosen((name,))
+    budget, shared = cpu_budget(), Path(folder)
+    split = split_cpus(budget)
+    lab = Lab(
+        model=find_model(MODEL),
+        folder=shared / name,
+        shared=shared,
+        server_cpus=split.server,
+        client_cpus=split.client,
+        usable_cpus=budget.usable,
+        pace=QUICK,
+        listener=_Silent(),
+    )
+    return run(experiment, lab).model_dump_json()
+
+
+class _Silent:
+    """Nobody looks at a child while it measures."""
+
+    def stage(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def backend_excluded(self, label: str, reason: str) -> None: ...
 
 
 def _times_s(session: Session, inputs: Mapping[str, np.ndarray], seconds: float) -> list[float]:
@@ -255,4 +333,4 @@ def _versions() -> dict[str, str]:
 
 if __name__ == "__main__":
     arguments: Sequence[str] = sys.argv[1:]
-    sys.exit(child(Path(arguments[0])) if arguments else main())
+    sys.exit(child(*arguments) if arguments else main())

@@ -40,16 +40,13 @@ from serving.models.zoo.build import ensure_built
 NAME = "playbook"
 HELP = "Measure which tuning tips hold for a model on this machine, each with a verdict."
 
-app = typer.Typer(
-    name=NAME,
-    invoke_without_command=True,
-    help=HELP,
-    epilog=(
-        "Examples: `infersweep playbook --model image_classifier` · "
-        "`infersweep playbook --model mine --only fp16,int8-dynamic --quick` · "
-        "`infersweep playbook list --model mine`"
-    ),
+EXAMPLES = (
+    "Examples: `infersweep playbook --model image_classifier` · "
+    "`infersweep playbook --model mine --only fp16,int8-dynamic --quick` · "
+    "`infersweep playbook list --model mine`"
 )
+
+app = typer.Typer(name=NAME, invoke_without_command=True, help=HELP, epilog=EXAMPLES)
 ModelOption = Annotated[str, typer.Option(help="name of a model in the repository")]
 
 

@@ -61,6 +61,7 @@ class Calls:
         answer: the model's outputs for one sample's inputs by the same way; ``None`` where the arm
             computes no answers of the model.
         rows: inferences in one call.
+        before: once before each call, not timed.
         close: at the end.
         facts: what was found, such as versions.
     """
@@ -68,6 +69,7 @@ class Calls:
     call: Callable[[int], object]
     answer: Callable[[Mapping[str, Array]], Mapping[str, Array]] | None
     rows: int = 1
+    before: Callable[[int], None] | None = None
     close: Callable[[], None] = lambda: None
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -145,7 +147,8 @@ class Called:
             job = Job(Model(model.root, model.name), cpus, url, dict(self.arguments))
             connection.send((self.build, job, self.warm_up_s))
             ready = _reply(connection, process, self.name)
-            yield CalledBench(self, lab, process, connection, time.monotonic() - began_s, ready)
+            took_s = time.monotonic() - began_s
+            yield CalledBench(self, lab, process, connection, took_s, ready, behind)
 
 
 @dataclass
@@ -158,6 +161,7 @@ class CalledBench:
     connection: Connection
     start_s: float | None
     ready: Mapping[str, Any]
+    behind: ServedBench | None = None
     _answers: Answers | None = None
 
     @property
@@ -191,7 +195,9 @@ class CalledBench:
         )
 
     def rss_bytes(self) -> int | None:
-        return family_rss_bytes(self.process.pid) or None
+        """With the server that is called."""
+        server = (self.behind.rss_bytes() or 0) if self.behind else 0
+        return (family_rss_bytes(self.process.pid) + server) or None
 
     def facts(self) -> Mapping[str, str]:
         return dict(self.ready["facts"])

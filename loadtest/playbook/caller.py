@@ -61,10 +61,14 @@ def _timed(calls: Calls, seconds: float) -> list[int]:
     """Time of each call, until ``seconds`` are over."""
     took_ns: list[int] = []
     call, clock, keep = calls.call, time.perf_counter_ns, took_ns.append
+    before = calls.before
     end_ns = clock() + round(seconds * 1e9)
     number = 0
     before_ns = clock()
     while before_ns < end_ns or number < _LEAST_CALLS:
+        if before is not None:
+            before(number)
+            before_ns = clock()
         call(number)
         after_ns = clock()
         keep(after_ns - before_ns)

@@ -1,28 +1,62 @@
-"""What arms that run an engine in their own process have in common: rows, calls, answers."""
+"""Inference engines in one process, as experiments call them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from loadtest.playbook.called import Calls, Job
+from serving.models.accelerators import CUDA, PRECISION_OPTIONS, TENSORRT, Accelerator
 from serving.models.config import ModelConfig
 from serving.models.execution import Execution
 from serving.models.repository import Model
-from serving.models.samples import samples_for, stack_rows
+from serving.models.samples import Sample, samples_for, stack_rows
 from serving.protocol import Array
-from serving.session import open_session
+from serving.session import Session, open_session
+
+Change = Callable[[Execution], Execution]
+
+
+def as_it_is(execution: Execution) -> Execution:
+    """No change."""
+    return execution
+
+
+def on_cpu(execution: Execution) -> Execution:
+    """Without any accelerator, whatever the model's configuration asks for."""
+    return replace(execution, kind="cpu", devices=(), accelerators=())
+
+
+def on_cuda(execution: Execution, **options: str) -> Execution:
+    """On the first GPU; ``options`` are ONNX Runtime's of its CUDA provider."""
+    cuda = Accelerator(CUDA, MappingProxyType(options))
+    return replace(execution, kind="gpu", devices=(0,), accelerators=(cuda,))
+
+
+def on_tensorrt(execution: Execution, precision: str) -> Execution:
+    """On TensorRT in ``FP32`` or a lower precision, with CUDA for what it leaves."""
+    lower = {PRECISION_OPTIONS[precision]: "1"} if precision in PRECISION_OPTIONS else {}
+    tensorrt = Accelerator(TENSORRT, MappingProxyType(lower))
+    placed = on_cuda(execution)
+    return replace(placed, accelerators=(tensorrt, *placed.accelerators))
 
 
 def rows_of(model: Model, count: int = 1) -> list[Mapping[str, Array]]:
-    """Real inputs, ``count`` rows in each; as many as there are samples."""
+    """Real inputs, ``count`` rows of equal shapes in each; as many as there are samples."""
     samples = samples_for(model)
     if count == 1:
         return [sample.inputs for sample in samples]
-    return [
-        stack_rows([samples[(at + offset) % len(samples)] for offset in range(count)])
-        for at in range(len(samples))
-    ]
+    found: list[Mapping[str, Array]] = []
+    for sample in samples:
+        alike = [other for other in samples if _shapes(other) == _shapes(sample)]
+        first = next(at for at, other in enumerate(alike) if other is sample)
+        found.append(stack_rows([alike[(first + at) % len(alike)] for at in range(count)]))
+    return found
+
+
+def _shapes(sample: Sample) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in sample.inputs.items()}
 
 
 def calls_of(
@@ -38,9 +72,7 @@ def calls_of(
     return Calls(lambda number: run(inputs[number % count]), run, rows=rows, facts=facts or {})
 
 
-def session_calls(
-    job: Job, change: Callable[[Execution], Execution] = lambda execution: execution, rows: int = 1
-) -> Calls:
+def session_calls(job: Job, change: Change = as_it_is, rows: int = 1) -> Calls:
     """An ONNX Runtime session with one thread for each CPU, its execution changed by ``change``.
 
     Raises:
@@ -49,4 +81,14 @@ def session_calls(
     config: ModelConfig = job.model.config
     execution = change(replace(config.execution, intra_op_threads=len(job.cpus)))
     session = open_session(job.model, execution=execution)
-    return calls_of(session.run, job.model, rows=rows, facts={"provider": session.provider})
+    return calls_of(session.run, job.model, rows=rows, facts=_facts(session))
+
+
+def _facts(session: Session) -> dict[str, str]:
+    found = {"provider": session.provider}
+    if session.nodes:
+        told = ", ".join(f"{count} on {name}" for name, count in session.nodes.items())
+        found["operators"] = told
+    if session.engine is not None:
+        found["engine"] = str(session.engine)
+    return found

@@ -14,6 +14,7 @@ from loadtest.rig import RigListener
 from serving.deriving.derive import Limits, derive
 from serving.models.config import ModelConfig
 from serving.models.repository import Model, place
+from serving.models.stored_samples import FOLDER as SAMPLES
 from serving.models.variants.kind import Order
 from serving.models.variants.registry import resolve_kind
 from serving.parity import Reference, reference_for
@@ -88,6 +89,9 @@ class Lab:
         made = Model(root, f"{self.model.name}-{kind}")
         if not made.folder.is_dir():
             parent = place(self.model, root, instances=1, intra_op_threads=1)
+            stored, link = self.model.folder / SAMPLES, parent.folder / SAMPLES
+            if stored.is_dir() and not link.exists():
+                link.symlink_to(stored.resolve(), target_is_directory=True)
             limits = Limits(max_drop=1.0, keep_anyway=True)
             derive(Order(parent), resolve_kind(kind), limits, self.listener.stage)
         return made

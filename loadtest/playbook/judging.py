@@ -131,7 +131,8 @@ def sentence_of(
         return f"Cannot be measured here: {next(iter(reasons), 'no window counts')}."
     if verdict == "breaks accuracy" and answers is not None:
         lost = f"{answers.lost:.1%} of answers lost ({answers.lost_measure})"
-        told = f"Breaks accuracy: {answers.detail or lost}"
+        both = (lost if answers.lost > BUDGET else "", answers.detail)
+        told = f"Breaks accuracy: {'; '.join(filter(None, both)) or lost}"
         faster = effect.ratio if effect else None
         return told + (f"; it would be {faster:.2f} times the baseline." if faster else ".")
     assert effect is not None

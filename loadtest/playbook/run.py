@@ -94,6 +94,7 @@ def run(experiment: Experiment, lab: Lab) -> ExperimentRecord:
                 _one_start(seen, lab, start, max(lab.pace.windows, 3 if starts < 3 else 1))
         except InfersweepError as error:
             missing, failed = " ".join(str(error).split()), isinstance(error, _BROKEN)
+            missing = missing.rstrip(".")
         except Exception as error:
             # An experiment is somebody's own file: a mistake in one must not end the others.
             missing, failed = f"{type(error).__name__}: {error}", True

@@ -16,10 +16,14 @@ from benchmarks.gpu_check import (
     PRECISIONS,
     TOLERANCES,
     Measurement,
+    child,
+    experiments,
     measure,
+    row_of,
     rows_of,
     variant,
 )
+from loadtest.playbook.record import ArmRecord, Effect, ExperimentRecord, Verdict
 from serving.models.accelerators import CPU, CUDA, TENSORRT
 from serving.models.repository import Model
 from serving.models.samples import samples_for
@@ -110,3 +114,51 @@ def test_a_bad_one_misses_the_row_that_says_so(change: dict[str, object], missed
 def test_another_class_than_the_cpu_s_is_missed() -> None:
     swapped = replace(ON_TENSORRT, answers=[[10.0, 1.0], [10.0, 1.0]])
     assert "same class as on the CPU" in unmet(swapped)
+
+
+MEASURED = ExperimentRecord(
+    name="cuda-provider",
+    title="",
+    claim="",
+    usual=(10.0, 30.0),
+    page="gpu.md",
+    measure="throughput",
+    unit="inferences/s",
+    model="image_classifier",
+    started="",
+    took_s=1.0,
+    starts=1,
+    baseline="cpu",
+    judged="cuda",
+    arms=(ArmRecord(name="cpu", what=""), ArmRecord(name="cuda", what="")),
+    effects=(Effect(arm="cuda", ratio=12.0, low=11.0, high=13.0),),
+    verdict="holds",
+    sentence="Holds: 12.00 times the baseline.",
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "met"), [("holds", True), ("opposite", True), ("breaks accuracy", False)]
+)
+def test_an_experiment_may_find_anything_but_wrong_answers(verdict: Verdict, met: bool) -> None:
+    row = row_of(MEASURED.model_copy(update={"verdict": verdict}))
+    assert (row.name, row.value, row.met) == ("playbook cuda-provider: cuda / cpu", 12.0, met)
+
+
+def test_what_a_machine_has_not_is_no_fault_but_what_broke_is() -> None:
+    nothing = {"arms": (), "effects": (), "verdict": "cannot be measured here", "missing": "why"}
+    lacking = MEASURED.model_copy(update=nothing)
+    assert (row_of(lacking).met, row_of(lacking).note) == (None, "why")
+    assert row_of(lacking.model_copy(update={"failed": True})).met is False
+
+
+def test_the_experiments_are_those_that_refuse_without_a_gpu(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert "cuda-provider" in experiments()
+    for name in experiments():
+        assert child("experiment", name, str(tmp_path)) == 0
+        record = ExperimentRecord.model_validate_json(capsys.readouterr().out)
+        assert row_of(record).met is None
+        assert "no NVIDIA GPU" in record.missing

@@ -53,7 +53,7 @@ class TritonBackend:
         """
         launcher = find_launcher(os.environ)
         if launcher.source is Source.WHEEL:
-            return _from_wheel(plan)
+            return from_wheel(plan)
         if launcher.source is Source.CONTAINER:
             facts = {
                 "launcher": f"{launcher.source.value} ({image()})",
@@ -65,7 +65,15 @@ class TritonBackend:
         return _from_installed(plan, launcher)
 
 
-def _from_wheel(plan: ServePlan) -> Launch:
+def from_wheel(plan: ServePlan) -> Launch:
+    """The wheel's server, whatever else is installed.
+
+    Raises:
+        MachineError: it cannot run here.
+        FetchError: it could not be fetched.
+        ModelError: the model asks for a GPU.
+        UsageError: the repository lies where its Python stub cannot serve it.
+    """
     if plan.model.config.accelerator == "gpu":
         raise ModelError(
             f"model {plan.model.name!r} asks for a GPU, and Triton from the wheel serves on CPUs",
@@ -169,4 +177,4 @@ def _launch(
 
 
 BACKEND = TritonBackend()
-__all__ = ["BACKEND", "ensure_triton", "find_launcher"]
+__all__ = ["BACKEND", "ensure_triton", "find_launcher", "from_wheel"]
