@@ -25,6 +25,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 from benchmarks.rows import Row, at_least, at_most, unmeasured, write
 from loadtest.playbook.catalogue import catalogue, chosen
 from loadtest.playbook.experiment import QUICK, Lab
+from loadtest.playbook.loader import loader
 from loadtest.playbook.record import ExperimentRecord
 from loadtest.playbook.run import run
 from serving.cuda import cuda_driver, why_no_gpu
@@ -275,17 +276,19 @@ def _experiment(name: str, folder: str) -> str:
     (experiment,) = chosen((name,))
     budget, shared = cpu_budget(), Path(folder)
     split = split_cpus(budget)
-    lab = Lab(
-        model=find_model(MODEL),
-        folder=shared / name,
-        shared=shared,
-        server_cpus=split.server,
-        client_cpus=split.client,
-        usable_cpus=budget.usable,
-        pace=QUICK,
-        listener=_Silent(),
-    )
-    return run(experiment, lab).model_dump_json()
+    with loader(split.client, shared / f"{name}.loader.log") as load:
+        lab = Lab(
+            model=find_model(MODEL),
+            folder=shared / name,
+            shared=shared,
+            server_cpus=split.server,
+            client_cpus=split.client,
+            usable_cpus=budget.usable,
+            pace=QUICK,
+            listener=_Silent(),
+            load=load,
+        )
+        return run(experiment, lab).model_dump_json()
 
 
 class _Silent:

@@ -27,6 +27,7 @@ from loadtest.playbook.book import Book
 from loadtest.playbook.catalogue import catalogue, chosen
 from loadtest.playbook.experiment import FULL, QUICK, Experiment, Lab
 from loadtest.playbook.judging import usual_text
+from loadtest.playbook.loader import loader, no_load
 from loadtest.playbook.markdown import to_markdown
 from loadtest.playbook.page import write_page
 from loadtest.playbook.record import ExperimentRecord, Playbook
@@ -105,22 +106,26 @@ def run(
     _open(folder, settings, manifest.model_sha256)
     if not folder.exists:
         folder.write_manifest(manifest)
-    with Display(console, total=None) as display:
+    os.sched_setaffinity(0, split.client)
+    with (
+        Display(console, total=None) as display,
+        interrupt_on_sigterm(),
+        loader(split.client, folder.logs / "loader.log") as load,
+    ):
         lab = Lab(
-            found,
-            folder.path,
-            folder.path,
-            split.server,
-            split.client,
-            cpu_budget().usable,
-            pace,
-            display,
-            seed,
+            model=found,
+            folder=folder.path,
+            shared=folder.path,
+            server_cpus=split.server,
+            client_cpus=split.client,
+            usable_cpus=cpu_budget().usable,
+            pace=pace,
+            listener=display,
+            load=load,
+            seed=seed,
         )
         book = Book(lab, folder.read_manifest(), lambda record: console.print(line(record)))
-        os.sched_setaffinity(0, split.client)
-        with interrupt_on_sigterm():
-            interrupted = _measure(book, experiments, named=only is not None)
+        interrupted = _measure(book, experiments, named=only is not None)
     return _conclude(console, book, folder, interrupted=interrupted)
 
 
@@ -189,14 +194,15 @@ def list_all(context: typer.Context, model: Annotated[str | None, typer.Option()
     console = Console()
     with Display(console, total=None) as display:
         lab = Lab(
-            found,
-            Path(),
-            Path(),
-            split.server,
-            split.client,
-            cpu_budget().usable,
-            QUICK,
-            display,
+            model=found,
+            folder=Path(),
+            shared=Path(),
+            server_cpus=split.server,
+            client_cpus=split.client,
+            usable_cpus=cpu_budget().usable,
+            pace=QUICK,
+            listener=display,
+            load=no_load,
         )
         rows = [
             (one.name, one.title, usual_text(one.usual), one.missing(lab))

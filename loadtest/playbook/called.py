@@ -7,33 +7,25 @@ socket when to measure.
 
 from __future__ import annotations
 
-import os
-import socket
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
 from loadtest.confidence import sample_floor
 from loadtest.folder import file_name
+from loadtest.playbook.child import Child, child
 from loadtest.playbook.comparing import answers_of
 from loadtest.playbook.experiment import Bench, Lab, Start
 from loadtest.playbook.record import Answers, WindowRecord
 from loadtest.playbook.served import Served, ServedBench
-from serving.errors import InfersweepError, ServerError
 from serving.models.repository import Model
-from serving.process import RunningProcess, family_rss_bytes
+from serving.process import family_rss_bytes
 from serving.protocol import Array
-
-_WITHIN_S = 180.0
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -121,34 +113,21 @@ class Called:
                 bench = stack.enter_context(server())
                 assert isinstance(bench, ServedBench)
                 behind = bench
-            url = behind.url if behind else None
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="infersweep-"))
-            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-            # Only this user may enter the folder.
-            listener.bind(address := f"{folder}/socket")
-            listener.listen(1)
-            threads = str(len(cpus))
+            began_s = time.monotonic()
             process = stack.enter_context(
-                RunningProcess(
-                    [sys.executable, "-m", "loadtest.playbook.caller", address],
+                child(
+                    "loadtest.playbook.caller",
+                    name=self.name,
                     cpus=cpus,
-                    env={
-                        "OMP_NUM_THREADS": threads,
-                        "OPENBLAS_NUM_THREADS": threads,
-                        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                        **self.variables,
-                    },
+                    env=self.variables,
                     log=lab.folder / f"{file_name(self.name)}.log",
                 )
             )
-            began_s = time.monotonic()
-            connection = stack.enter_context(_accept(listener, process, self.name))
+            url = behind.url if behind else None
             # A model that has been read keeps what cannot be pickled.
             job = Job(Model(model.root, model.name), cpus, url, dict(self.arguments))
-            connection.send((self.build, job, self.warm_up_s))
-            ready = _reply(connection, process, self.name)
-            took_s = time.monotonic() - began_s
-            yield CalledBench(self, lab, process, connection, took_s, ready, behind)
+            ready = process.ask(("build", (self.build, job, self.warm_up_s)))
+            yield CalledBench(self, lab, process, time.monotonic() - began_s, ready, behind)
 
 
 @dataclass
@@ -157,8 +136,7 @@ class CalledBench:
 
     arm: Called
     lab: Lab
-    process: RunningProcess
-    connection: Connection
+    process: Child
     start_s: float | None
     ready: Mapping[str, Any]
     behind: ServedBench | None = None
@@ -169,8 +147,7 @@ class CalledBench:
         """Asked for once; ``None`` where the arm computes none."""
         if self._answers is None and self.ready["answers"]:
             reference = self.lab.reference
-            self.connection.send(("answers", [sample.inputs for sample in reference.samples]))
-            got = _reply(self.connection, self.process, self.arm.name)
+            got = self.process.ask(("answers", [sample.inputs for sample in reference.samples]))
             self._answers = answers_of(self.lab.model, reference, got)
         return self._answers
 
@@ -180,8 +157,7 @@ class CalledBench:
         Raises:
             ServerError: the process died or its function failed.
         """
-        self.connection.send(("window", self.lab.pace.window_s))
-        took_ns = _reply(self.connection, self.process, self.arm.name)["took_ns"]
+        took_ns = self.process.ask(("window", self.lab.pace.window_s))["took_ns"]
         took_ms = np.asarray(took_ns, np.float64) / 1e6
         enough = len(took_ms) >= sample_floor(0.99)
         return WindowRecord(
@@ -197,44 +173,7 @@ class CalledBench:
     def rss_bytes(self) -> int | None:
         """With the server that is called."""
         server = (self.behind.rss_bytes() or 0) if self.behind else 0
-        return (family_rss_bytes(self.process.pid) + server) or None
+        return (family_rss_bytes(self.process.process.pid) + server) or None
 
     def facts(self) -> Mapping[str, str]:
         return dict(self.ready["facts"])
-
-
-def _accept(listener: socket.socket, process: RunningProcess, name: str) -> Connection:
-    """Raises ServerError when the process ends before it connects."""
-    listener.settimeout(_POLL_S)
-    while True:
-        try:
-            accepted, _ = listener.accept()
-        except TimeoutError:
-            _require_alive(process, name)
-        else:
-            return Connection(accepted.detach())
-
-
-def _reply(connection: Connection, process: RunningProcess, name: str) -> Any:
-    """Raises ServerError when the process died or took too long; and what it says went wrong."""
-    deadline_s = time.monotonic() + _WITHIN_S
-    while not connection.poll(_POLL_S):
-        _require_alive(process, name)
-        if time.monotonic() > deadline_s:
-            raise ServerError(f"{name} did not answer in {_WITHIN_S:g} s", hint=_log_end(process))
-    try:
-        found = connection.recv()
-    except EOFError:
-        raise ServerError(f"{name} ended early", hint=_log_end(process)) from None
-    if isinstance(found, InfersweepError):
-        raise found
-    return found
-
-
-def _require_alive(process: RunningProcess, name: str) -> None:
-    if not process.alive:
-        raise ServerError(f"{name} {process.ended()}", hint=_log_end(process))
-
-
-def _log_end(process: RunningProcess) -> str:
-    return f"Its log {process.log} ends with:\n{process.log_tail()}"

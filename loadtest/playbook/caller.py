@@ -1,64 +1,53 @@
-"""The process of a ``Called`` arm: ``python -m loadtest.playbook.caller SOCKET``.
+"""The process of a ``Called`` arm: it is told what to build, then measures whenever it is told to.
 
-It connects, is told what to build, and then measures whenever it is told to.
+Run as ``python -m loadtest.playbook.caller SOCKET``.
 """
 
 from __future__ import annotations
 
-import socket
-import sys
 import time
-import traceback
-from multiprocessing.connection import Connection
 from typing import Any
 
 from loadtest.playbook.called import Calls
-from serving.errors import InfersweepError, ServerError
+from loadtest.playbook.child import serve
 
 _LEAST_CALLS = 3
 
 
-def main() -> None:
-    with socket.socket(socket.AF_UNIX) as connected:
-        connected.connect(sys.argv[1])
-        connection = Connection(connected.detach())
-    try:
-        _serve(connection)
-    except EOFError:
-        # Whoever asked has gone.
-        return
+class Caller:
+    """What one process calls."""
+
+    def __init__(self) -> None:
+        self._calls: Calls | None = None
+
+    def answer(self, asked: tuple[str, Any]) -> object:
+        """``build`` first; then ``answers`` to inputs, or the times of calls in a ``window``."""
+        what, argument = asked
+        if what == "build":
+            return self._build(*argument)
+        calls = self._calls
+        assert calls is not None
+        if what == "answers":
+            assert calls.answer is not None
+            return [dict(calls.answer(inputs)) for inputs in argument]
+        return {"took_ns": timed(calls, argument)}
+
+    def _build(self, build: Any, job: Any, warm_up_s: float) -> object:
+        calls = self._calls = build(job)
+        timed(calls, warm_up_s)
+        return {
+            "rows": calls.rows,
+            "answers": calls.answer is not None,
+            "facts": dict(calls.facts),
+        }
+
+    def close(self) -> None:
+        if self._calls is not None:
+            self._calls.close()
 
 
-def _serve(connection: Connection) -> None:
-    build, job, warm_up_s = connection.recv()
-    try:
-        calls: Calls = build(job)
-        _timed(calls, warm_up_s)
-    except Exception as error:
-        connection.send(_told(error))
-        return
-    ready = {"rows": calls.rows, "answers": calls.answer is not None, "facts": dict(calls.facts)}
-    connection.send(ready)
-    try:
-        while True:
-            what, argument = connection.recv()
-            try:
-                connection.send(_done(calls, what, argument))
-            except Exception as error:
-                connection.send(_told(error))
-    finally:
-        calls.close()
-
-
-def _done(calls: Calls, what: str, argument: Any) -> object:
-    if what == "answers":
-        assert calls.answer is not None
-        return [dict(calls.answer(inputs)) for inputs in argument]
-    return {"took_ns": _timed(calls, argument)}
-
-
-def _timed(calls: Calls, seconds: float) -> list[int]:
-    """Time of each call, until ``seconds`` are over."""
+def timed(calls: Calls, seconds: float) -> list[int]:
+    """Time of each call in nanoseconds, until ``seconds`` are over; three calls at the least."""
     took_ns: list[int] = []
     call, clock, keep = calls.call, time.perf_counter_ns, took_ns.append
     before = calls.before
@@ -77,12 +66,12 @@ def _timed(calls: Calls, seconds: float) -> list[int]:
     return took_ns
 
 
-def _told(error: Exception) -> InfersweepError:
-    """What the other side raises; the log has the whole story of what is none of our own errors."""
-    if isinstance(error, InfersweepError):
-        return error
-    traceback.print_exception(error)
-    return ServerError(f"{type(error).__name__}: {error}", hint="Its log has more.")
+def main() -> None:
+    caller = Caller()
+    try:
+        serve(caller.answer)
+    finally:
+        caller.close()
 
 
 if __name__ == "__main__":

@@ -8,26 +8,35 @@ from math import prod
 from typing import Any
 
 from loadtest.playbook.experiment import Advice, Experiment, Lab
+from loadtest.playbook.needs import batched
 from loadtest.playbook.record import Combination, ExperimentRecord, Part
 from loadtest.playbook.run import run
 from loadtest.playbook.served import Served
-from serving.knobs import describe, knobs_of
+from serving.knobs import describe
 
-DEFAULT = Served(
-    "default",
-    "FastAPI on one gunicorn worker per CPU, ONNX Runtime, JSON: what many begin with",
-    backend="fastapi",
-    load={"encoding": "json"},
-)
+BACKEND = "onnxruntime"
+_JSON = {"encoding": "json"}
+_NO_BATCHER = {"queue_delay_us": "off"}
+
+
+def default_arm(lab: Lab) -> Served:
+    """Our server with nothing of what the experiments turn on."""
+    plain = "" if batched(lab) else ", no dynamic batcher"
+    return Served(
+        "default",
+        f"our server, JSON{plain}: nothing of what experiments turn on",
+        backend=BACKEND,
+        setting={} if batched(lab) else _NO_BATCHER,
+        load=_JSON,
+    )
 
 
 @dataclass
 class _Plan:
     """Which advice is followed; the larger effect wins where two say different things."""
 
-    backend: str = DEFAULT.backend
-    setting: dict[str, str] = field(default_factory=dict)
-    load: dict[str, Any] = field(default_factory=lambda: dict(DEFAULT.load))
+    setting: dict[str, str]
+    load: dict[str, Any]
     variant: str | None = None
     parts: list[Part] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -45,7 +54,6 @@ class _Plan:
         assert effect.low is not None
         assert effect.high is not None
         self._said.update(said)
-        self.backend = advice.backend or self.backend
         self.setting.update(advice.setting)
         self.load.update(advice.load)
         self.variant = advice.variant or self.variant
@@ -60,17 +68,15 @@ class _Plan:
         )
 
     def arm(self) -> Served:
-        """What serves with all of it; knobs that its backend has not are not among its setting."""
-        known = knobs_of(self.backend)
-        setting = {name: value for name, value in self.setting.items() if name in known}
-        told = [self.backend, self.variant or "", describe(setting)]
+        """What serves with all of it."""
+        told = [BACKEND, self.variant or "", describe(self.setting)]
         told += [f"{name}={value}" for name, value in self.load.items()]
         kind = self.variant
         return Served(
             "combined",
             ", ".join(filter(None, told)),
-            backend=self.backend,
-            setting=setting,
+            backend=BACKEND,
+            setting=self.setting,
             load=self.load,
             model=(lambda lab: lab.variant(kind)) if kind else None,
         )
@@ -82,11 +88,12 @@ def combine(
     lab: Lab,
     before: Combination | None = None,
 ) -> Combination | None:
-    """``None`` where fewer than two things helped that a deployment can follow.
+    """``None`` where nothing helped that a deployment can follow.
 
     ``before`` is given back when it has the same parts and did not break.
     """
-    plan = _Plan()
+    default = default_arm(lab)
+    plan = _Plan(dict(default.setting), dict(default.load))
     helped = [one for one in experiments if one.advice and one.name in known]
     for experiment in sorted(helped, key=lambda one: _gain(known[one.name]), reverse=True):
         record, advice = known[experiment.name], experiment.advice
@@ -95,7 +102,7 @@ def combine(
             plan.take(experiment, record, advice)
         else:
             plan.left_out[experiment.name] = record.verdict
-    if len(plan.parts) < 2:
+    if not plan.parts:
         return None
     if before and before.parts == tuple(plan.parts) and not before.experiment.failed:
         return before
@@ -106,11 +113,11 @@ def combine(
         claim="Effects multiply: what each gives alone, all give together.",
         usual=(predicted, predicted),
         page="playbook.md",
-        arms=lambda _lab: (DEFAULT, plan.arm()),
+        arms=lambda _lab: (default, plan.arm()),
         may_lose=True,
     )
     return Combination(
-        default=DEFAULT.what,
+        default=default.what,
         combined=plan.arm().what,
         parts=tuple(plan.parts),
         left_out=plan.left_out,
@@ -127,8 +134,6 @@ def _said(advice: Advice) -> dict[str, str]:
     """Each thing that the advice decides, as text that can be compared."""
     found = {f"knob {name}": value for name, value in advice.setting.items()}
     found |= {f"load {name}": str(value) for name, value in advice.load.items()}
-    if advice.backend:
-        found["backend"] = advice.backend
     if advice.variant:
         found["variant"] = advice.variant
     return found

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from loadtest.playbook.loader import Load
 from loadtest.playbook.record import Answers, MeasureName, WindowRecord
 from loadtest.rig import RigListener
 from serving.deriving.derive import Limits, derive
@@ -44,7 +45,7 @@ class Pace:
 
 
 FULL = Pace(starts=3, windows=1, window_s=1.5)
-QUICK = Pace(starts=1, windows=3, window_s=0.5, arms=2)
+QUICK = Pace(starts=1, windows=3, window_s=0.4, arms=2)
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Lab:
     Attributes:
         folder: of this experiment, for logs and what its arms need.
         shared: of the whole playbook, such as variants that several experiments use.
+        load: measures one window on a server; of ``loader``.
     """
 
     model: Model
@@ -64,6 +66,7 @@ class Lab:
     usable_cpus: int
     pace: Pace
     listener: RigListener
+    load: Load
     seed: int = 1
 
     @property
@@ -163,13 +166,11 @@ class Advice:
     """What a deployment does that follows the claim; for the combination of all that helped.
 
     Attributes:
-        backend: label of the server.
-        setting: knobs of ``serving.knobs``.
+        setting: knobs of ``serving.knobs`` that our server has.
         load: fields of ``Settings`` that say how clients ask.
         variant: kind of the model that is served.
     """
 
-    backend: str | None = None
     setting: Mapping[str, str] = field(default_factory=dict)
     load: Mapping[str, str | int | bool] = field(default_factory=dict)
     variant: str | None = None

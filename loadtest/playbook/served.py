@@ -15,11 +15,12 @@ from loadtest.folder import ResultsFolder, file_name
 from loadtest.histogram import merge
 from loadtest.playbook.comparing import answers_from_parity
 from loadtest.playbook.experiment import Bench, Lab, Start
+from loadtest.playbook.loader import Load
 from loadtest.playbook.record import Answers, WindowRecord
 from loadtest.results import IN_PERCENTILES, Settings, Trial
 from loadtest.rig import Arm as RigArm
 from loadtest.rig import Ready, Rig
-from loadtest.runner import Fleet, generate
+from loadtest.runner import Fleet
 from loadtest.trials import PlannedTrial
 from serving.deployment import fetch_needed
 from serving.errors import LoadError, ParityError
@@ -109,7 +110,7 @@ class Served:
                 backend = f"remote:{own.url}"
             arm = RigArm(self.name, backend, rig.model, self.setting)
             ready = stack.enter_context(rig.ready(arm, None))
-            yield ServedBench(self, rig, ready, own)
+            yield ServedBench(self, rig, ready, own, lab.load)
 
 
 @dataclass
@@ -120,6 +121,7 @@ class ServedBench:
     rig: Rig
     ready: Ready | None
     own: OwnServer | None
+    load: Load
 
     @property
     def url(self) -> str:
@@ -163,7 +165,7 @@ class ServedBench:
         spec = rig.spec(self.ready, (self.arm.users,), planned.id)
         spec = spec.model_copy(update={"server_pid": self.pid})
         with self._beside():
-            (output,) = generate(spec, rig.fleet, rig.log(planned.id))
+            output = self.load(spec)
         trial = rig.keep(planned, output, self.ready, None)
         if self.own and not self.own.process.alive:
             raise LoadError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from loadtest.playbook.called import Called, Calls, Job
 from loadtest.playbook.engines import session_calls
 from loadtest.playbook.experiment import Experiment, Lab, Pace
+from loadtest.playbook.loader import loader
 from loadtest.playbook.run import run
 from loadtest.playbook.served import Served
 from serving.models.repository import Model
@@ -21,8 +22,9 @@ SHORT = Pace(starts=1, windows=3, window_s=0.1)
 
 
 @pytest.fixture
-def lab(tiny: Model, tmp_path: Path) -> Lab:
-    return Lab(tiny, tmp_path / "experiment", tmp_path, (0,), (1,), 2, SHORT, Quiet())
+def lab(tiny: Model, tmp_path: Path) -> Iterator[Lab]:
+    with loader((1,), tmp_path / "loader.log") as load:
+        yield Lab(tiny, tmp_path / "experiment", tmp_path, (0,), (1,), 2, SHORT, Quiet(), load)
 
 
 def experiment(*arms: Called | Served) -> Experiment:

@@ -9,6 +9,7 @@ import pytest
 from loadtest.playbook import experiments
 from loadtest.playbook.catalogue import catalogue
 from loadtest.playbook.experiment import QUICK, Experiment, Lab
+from loadtest.playbook.loader import no_load
 from serving.errors import InfersweepError
 from serving.models.repository import find_model
 from tests.unit.test_playbook_run import Quiet
@@ -45,7 +46,7 @@ def test_it_says_what_people_state_and_where_it_is_explained(experiment: Experim
 def test_it_says_what_it_lacks_or_names_its_arms(
     experiment: Experiment, model: str, tmp_path: Path
 ) -> None:
-    lab = Lab(find_model(model), tmp_path, tmp_path, (0,), (1,), 2, QUICK, Quiet())
+    lab = Lab(find_model(model), tmp_path, tmp_path, (0,), (1,), 2, QUICK, Quiet(), no_load)
     if experiment.missing(lab):
         return
     try:

@@ -14,6 +14,7 @@ from loadtest.playbook.book import Book
 from loadtest.playbook.catalogue import catalogue, chosen
 from loadtest.playbook.combination import combine
 from loadtest.playbook.experiment import Advice, Bench, Experiment, Lab, Pace, Start
+from loadtest.playbook.loader import no_load
 from loadtest.playbook.record import Answers, ExperimentRecord, WindowRecord
 from loadtest.playbook.run import run
 from serving.errors import MachineError, ServerError, UsageError
@@ -68,7 +69,7 @@ class Quiet:
 
 @pytest.fixture
 def lab(tiny: Model, tmp_path: Path) -> Lab:
-    return Lab(tiny, tmp_path / "made-up", tmp_path, (0,), (1,), 2, THREE, Quiet())
+    return Lab(tiny, tmp_path / "made-up", tmp_path, (0,), (1,), 2, THREE, Quiet(), no_load)
 
 
 def experiment(*arms: Made, name: str = "made-up", advice: Advice | None = None) -> Experiment:
@@ -174,12 +175,17 @@ def known_of(lab: Lab, *experiments: Experiment) -> dict[str, ExperimentRecord]:
 def test_what_helped_is_combined_the_larger_effect_first(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    better = Advice(load={"encoding": "binary"}, backend="onnxruntime")
+    better = Advice(load={"encoding": "binary"}, setting={"instances": "3"})
     experiments = (
         experiment(Made("a", 100), Made("b", 400), name="wire", advice=better),
-        experiment(Made("a", 100), Made("b", 200), name="other", advice=Advice(backend="triton")),
         experiment(
-            Made("a", 100), Made("b", 150), name="knob", advice=Advice(setting={"instances": "2"})
+            Made("a", 100), Made("b", 200), name="other", advice=Advice(setting={"instances": "2"})
+        ),
+        experiment(
+            Made("a", 100),
+            Made("b", 150),
+            name="knob",
+            advice=Advice(setting={"malloc_arenas": "1"}),
         ),
         experiment(Made("a", 100), Made("b", 50), name="worse", advice=Advice(variant="fp16")),
         experiment(Made("a", 100), Made("b", 900), name="no-advice"),
@@ -196,9 +202,10 @@ def test_what_helped_is_combined_the_larger_effect_first(
     assert found is not None
     assert [part.experiment for part in found.parts] == ["wire", "knob"]
     assert found.predicted == pytest.approx(4 * 1.5)
-    assert found.left_out == {"other": "backend is onnxruntime already", "worse": "opposite"}
+    assert found.left_out == {"other": "knob instances is 3 already", "worse": "opposite"}
     _, changed = measured[0].arms(lab)
-    assert changed.what == "onnxruntime, instances=2, encoding=binary"
+    told = "onnxruntime, queue_delay_us=off instances=3 malloc_arenas=1, encoding=binary"
+    assert changed.what == told
     assert combine(experiments, known, lab, found) is found
     assert len(measured) == 1
 

@@ -13,7 +13,7 @@ from loadtest.playbook.served import Served
 
 _JUDGED = 8
 _MORE_CLIENTS = 3
-_LEAST_WINDOW_S = 2.0
+_LEAST_WINDOW_S = 1.0
 """A request of many rows takes its time, and a window needs several."""
 
 

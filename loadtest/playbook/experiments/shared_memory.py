@@ -24,5 +24,5 @@ EXPERIMENT = Experiment(
     usual=(1.5, 3.0),
     page="onnxruntime-server.md",
     arms=_arms,
-    advice=Advice(backend="onnxruntime", load={"encoding": "binary", "shared_memory": True}),
+    advice=Advice(load={"encoding": "binary", "shared_memory": True}),
 )
