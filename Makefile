@@ -15,7 +15,8 @@ compare: .venv/.ready
 SIDE_BY_SIDE := tests/unit $(addprefix tests/integration/test_, \
 	added_models.py arithmetic_zoo.py dashboards.py linting_triton.py openmetrics.py variants.py \
 	zoo.py) \
-	$(addprefix tests/e2e/test_, dashboard_pictures.py offload_page.py plan_page.py report_page.py)
+	$(addprefix tests/e2e/test_, dashboard_pictures.py offload_page.py plan_page.py playbook_page.py \
+	report_page.py)
 
 PROTOCOL := $(wildcard tests/contract/test_protocol_*.py)
 

@@ -113,3 +113,11 @@ def boards_beside(labels: Path) -> list[Path]:
 def board_path(labels: Path, index: int) -> Path:
     """Where generator ``index`` keeps its own."""
     return labels.with_suffix(f".{index}.board")
+
+
+def in_window(board: Path) -> bool:
+    """Whether the generator of this board measures now; not while the board is being made."""
+    try:
+        return bool(Board.read(board, None)["phase"] == MEASURING)
+    except (OSError, ValueError):
+        return False

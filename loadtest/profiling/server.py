@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from loadtest.live import MEASURING, Board, board_path
+from loadtest.live import board_path, in_window
 from loadtest.profiling.record import Function, Group, Observer, SeenProcess, ServerProfile
 from loadtest.profiling.spy import (
     BEGUN,
@@ -90,7 +90,7 @@ class Sampling:
 
     def follow(self, labels: Path) -> None:
         """Wait for the window of the generator with these ``labels``, then sample; in a thread."""
-        while not _measures(labels):
+        while not in_window(board_path(labels, 0)):
             if self._over.wait(_POLL_S):
                 return
         if self._over.wait(self.seconds / 2):
@@ -179,14 +179,6 @@ def _under_load(rig: Rig, spec: TrialSpec, sampling: Sampling) -> LevelOutput:
             sampling.leave()
         beside.result()
     return output
-
-
-def _measures(labels: Path) -> bool:
-    """Whether the generator's window has begun."""
-    try:
-        return bool(Board.read(board_path(labels, 0), None)["phase"] == MEASURING)
-    except (OSError, ValueError):
-        return False
 
 
 def _command_of(process: psutil.Process) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from serving.models.repository import Model
@@ -16,16 +19,21 @@ INFERSWEEP = Path(sys.executable).with_name("infersweep")
 NAME = "graph-optimisation"
 
 
-def playbook(tiny: Model, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start(tiny: Model, *arguments: str) -> subprocess.Popen[str]:
     command = (str(INFERSWEEP), "playbook", "--model", "tiny", "--repository", str(tiny.root))
-    return subprocess.run(
+    return subprocess.Popen(
         [*command, *arguments],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=180,
-        check=False,
         env={**os.environ, "COLUMNS": "200"},
     )
+
+
+def playbook(tiny: Model, *arguments: str) -> subprocess.CompletedProcess[str]:
+    process = start(tiny, *arguments)
+    said, errors = process.communicate(timeout=180)
+    return subprocess.CompletedProcess(process.args, process.returncode, said, errors)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +76,28 @@ def test_bad_input_is_told_in_one_line(
     assert done.returncode == status
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_keeps_what_was_measured_and_leaves_nobody_behind(
+    tiny: Model, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    names = f"{NAME},memory-pattern"
+    process = start(tiny, "--only", names, "--quick", "--out", str(out))
+    first = out / "experiments" / f"{NAME}.json"
+    deadline = time.monotonic() + 120
+    while not first.is_file() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    members = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Go on with: infersweep playbook --model tiny" in said
+    assert members
+    assert not any(member.is_running() for member in members)
+    kept = json.loads((out / "playbook.json").read_text())
+    assert [record["name"] for record in kept["experiments"]] == [NAME]
+    assert (out / "playbook.html").is_file()
 
 
 def test_the_list_says_what_cannot_be_measured_here(tiny: Model) -> None:

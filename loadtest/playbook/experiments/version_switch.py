@@ -6,7 +6,7 @@ import time
 
 from tritonclient.utils import InferenceServerException
 
-from loadtest.live import MEASURING, Board
+from loadtest.live import in_window
 from loadtest.playbook.experiment import Experiment, Lab
 from loadtest.playbook.needs import own_graph
 from loadtest.playbook.served import Served, ServedBench
@@ -51,22 +51,11 @@ def _switch(bench: ServedBench) -> None:
 
 def _wait_for_window(bench: ServedBench) -> None:
     end_s = time.monotonic() + _BEGINS_WITHIN_S
-    while not _measures(bench):
+    live = bench.rig.folder.live
+    while not any(map(in_window, live.glob("*.board"))):
         if time.monotonic() > end_s:
             raise LoadError("no window began", hint="See the generator's log.")
         time.sleep(_POLL_S)
-
-
-def _measures(bench: ServedBench) -> bool:
-    """Whether the generator's window has begun."""
-    try:
-        return any(
-            Board.read(path, None)["phase"] == MEASURING
-            for path in bench.rig.folder.live.glob("*.board")
-        )
-    except (OSError, ValueError):
-        # One that is being made.
-        return False
 
 
 def _arms(_lab: Lab) -> tuple[Served, ...]:
