@@ -24,7 +24,7 @@ from loadtest.scenarios import ClosedLoop, Load, OpenLoop, Streams
 from loadtest.schedule import share
 from loadtest.timings import Meter
 from loadtest.trial import LevelOutput, TrialSpec, unix_s
-from loadtest.warmup import CHECK_EVERY_S, LIMIT_S, Warmth
+from loadtest.warmup import CHECK_EVERY_S, LEAST_S, LIMIT_S, Warmth
 from serving.process import family, family_cpu_time_s, family_rss_bytes, own_cpu_time_s
 
 if TYPE_CHECKING:
@@ -125,10 +125,11 @@ class Generator:
         window_ns = start_ns, start_ns + int(length_s * _NS)
         return outlook_of(spec.stop, arrivals, self._schedule_ns, window_ns)
 
-    def warm_up(self) -> WarmUp:
+    def warm_up(self, least_s: float = LEAST_S) -> WarmUp:
         """Return when the server is warm by the rule of ``loadtest.warmup``, or at its limit.
 
-        Or when there has been a backlog for ``_BACKLOG_S``: then the window begins, and decides.
+        Not before ``least_s``. Or when there has been a backlog for ``_BACKLOG_S``: then the window
+        begins, and decides.
         """
         begun, warmth = time.monotonic(), Warmth()
         elapsed = checked = backlog_s = 0.0
@@ -145,7 +146,7 @@ class Generator:
                 break
             if elapsed - checked >= CHECK_EVERY_S:
                 checked = elapsed
-                settled = warmth.settled(self._warm_users(), elapsed)
+                settled = warmth.settled(self._warm_users(), elapsed, least_s)
         if not self._stationary():
             self._quiesce()
             self._meter.begin(self._sleep)

@@ -28,10 +28,10 @@ class Warmth:
         self.requests += len(service_ns)
         self._service_ns = np.concatenate([self._service_ns, service_ns])[-_KEPT:]
 
-    def settled(self, users: int, elapsed_s: float) -> bool:
-        """Whether measuring may begin."""
+    def settled(self, users: int, elapsed_s: float, least_s: float = LEAST_S) -> bool:
+        """Whether measuring may begin; never before ``least_s``."""
         needed = max(REPLIES_PER_USER * users, 3)
-        if elapsed_s < LEAST_S or self.requests < needed:
+        if elapsed_s < least_s or self.requests < needed:
             return False
         third = len(self._service_ns) // 3
         last = float(self._service_ns[-third:].mean())

@@ -15,10 +15,12 @@ from loadtest.generator import Generator
 from loadtest.playbook.child import child, serve
 from loadtest.scenarios import ClosedLoop
 from loadtest.trial import LevelOutput, TrialSpec
+from loadtest.warmup import LEAST_S
 from serving.errors import UsageError
 
 Load = Callable[[TrialSpec], LevelOutput]
 _LEAD_NS = 20_000_000
+_AGAIN_S = 0.1
 
 
 @contextmanager
@@ -37,6 +39,10 @@ def no_load(spec: TrialSpec) -> LevelOutput:
     raise UsageError(f"nothing loads {spec.url}", hint="Open a loader.")
 
 
+_loaded: set[str] = set()
+"""Servers that this process has loaded before: what is not warm there is only the connections."""
+
+
 def window(spec: TrialSpec) -> LevelOutput:
     """Raises UsageError for what needs Locust or greenlets."""
     (level,) = spec.levels
@@ -50,7 +56,8 @@ def window(spec: TrialSpec) -> LevelOutput:
     try:
         generator.set_users(load.users)
         generator.begin(level, time.monotonic_ns() + _LEAD_NS)
-        generator.warm_up()
+        generator.warm_up(_AGAIN_S if spec.url in _loaded else LEAST_S)
+        _loaded.add(spec.url)
         return generator.measure(time.monotonic_ns() + _LEAD_NS)
     finally:
         generator.engine.stop()
