@@ -45,7 +45,7 @@ class Pace:
 
 
 FULL = Pace(starts=3, windows=1, window_s=1.5)
-QUICK = Pace(starts=1, windows=3, window_s=0.4, arms=2)
+QUICK = Pace(starts=1, windows=3, window_s=0.3, arms=2)
 
 
 @dataclass
