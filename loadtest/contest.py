@@ -75,7 +75,7 @@ class Prober:
         state = self.state(arm, repeat)
         while not _over(state, race):
             with self.rig.ready(arm, self.sampler) as ready:
-                state = self._probe_on(require_right(ready, arm), state, race)
+                state = self._probe_on(require_right(ready, arm.name), state, race)
         record = record_of(state)
         self.listener.search_done(record)
         return record

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from loadtest.resources.sampler import Sampler
 from loadtest.results import Settings, Trial
-from loadtest.rig import Arm, Ready, Rig
+from loadtest.rig import Ready, Rig
 from loadtest.runner import generate
 from loadtest.trials import PlannedTrial
 from serving.errors import LoadError, ParityError
 
 
-def require_right(ready: Ready | None, arm: Arm) -> Ready:
-    """What ``Rig.ready`` gave. Raises ParityError where the answers of ``arm`` are wrong."""
+def require_right(ready: Ready | None, name: str) -> Ready:
+    """What ``Rig.ready`` gave. Raises ParityError where the answers of arm ``name`` are wrong."""
     if ready is None:
         raise ParityError(
-            f"{arm.name} answers wrongly, so it is not loaded",
+            f"{name} answers wrongly, so it is not loaded",
             hint="`infersweep check` shows the differences.",
         )
     return ready

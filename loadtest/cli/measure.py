@@ -23,7 +23,7 @@ from loadtest.manifest import describe_run
 from loadtest.observing.publishing import Publishing, published
 from loadtest.report import write_report
 from loadtest.report.terminal import summary_table
-from loadtest.results import Settings, Summary
+from loadtest.results import Manifest, Settings, Summary
 from loadtest.rig import Rig, RigListener
 from loadtest.runner import Fleet
 from loadtest.summary import write_summary
@@ -139,7 +139,8 @@ def prepare(console: Console, run: Run) -> tuple[ResultsFolder, float | None]:
     ensure_built(run.model, console.print)
     fetch_needed(settings.backends, console.print)
     folder = ResultsFolder(run.out or default_folder(run.model.name))
-    _open(folder, run, console)
+    manifest = describe_run(run.model, run.settings, _command(run.access))
+    open_folder(folder, manifest, console)
     # Everything this process does from here on happens on the client's side.
     os.sched_setaffinity(0, settings.client_cpus)
     ceiling_rps, told = ceiling_for(run.model, settings, run.fleet, run.usable_cpus)
@@ -172,9 +173,12 @@ def default_folder(model: str) -> Path:
     return Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-{model}"
 
 
-def _open(folder: ResultsFolder, run: Run, console: Console) -> None:
-    """Write the manifest, or find the one of the run that is resumed to be the same."""
-    manifest = describe_run(run.model, run.settings, _command(run.access))
+def open_folder(folder: ResultsFolder, manifest: Manifest, console: Console) -> None:
+    """Write the manifest, or find the one of the run that is resumed to be the same.
+
+    Raises:
+        ResultsError: the folder holds something else.
+    """
     if not folder.exists:
         if folder.path.exists() and any(folder.path.iterdir()):
             raise ResultsError(
@@ -185,7 +189,7 @@ def _open(folder: ResultsFolder, run: Run, console: Console) -> None:
         return
     known = folder.read_manifest()
     unlike = known.model_sha256 != manifest.model_sha256 or known.link != manifest.link
-    if known.settings != run.settings or unlike:
+    if known.settings != manifest.settings or unlike:
         raise ResultsError(
             f"{folder.path} was measured with other settings, another model file or another link",
             hint=f"Repeat its own command ({known.command}) or choose another --out.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 
 from loadtest.cli.display import Display
+from loadtest.cli.measure import default_folder, open_folder
 from loadtest.cli.options import (
     DEFAULT_REPOSITORY,
     ClientCpusOption,
@@ -25,17 +25,18 @@ from loadtest.folder import ResultsFolder
 from loadtest.manifest import describe_run
 from loadtest.playbook.book import Book
 from loadtest.playbook.catalogue import catalogue, chosen
-from loadtest.playbook.experiment import FULL, QUICK, Experiment, Lab
+from loadtest.playbook.experiment import FULL, QUICK, Experiment, Lab, Pace
 from loadtest.playbook.judging import usual_text
-from loadtest.playbook.loader import loader, no_load
+from loadtest.playbook.loader import Load, loader, no_load
 from loadtest.playbook.markdown import to_markdown
 from loadtest.playbook.page import write_page
 from loadtest.playbook.record import ExperimentRecord, Playbook
 from loadtest.playbook.terminal import line, show, show_list
 from loadtest.results import Settings
-from serving.errors import INTERRUPTED_EXIT_CODE, LoadError, ResultsError
-from serving.host import cpu_budget
-from serving.models.repository import find_model
+from loadtest.rig import RigListener
+from serving.errors import INTERRUPTED_EXIT_CODE, LoadError
+from serving.host import CpuSplit, cpu_budget
+from serving.models.repository import Model, find_model
 from serving.models.zoo.build import ensure_built
 
 NAME = "playbook"
@@ -94,56 +95,47 @@ def run(
     )
     build()
     ensure_built(found, console.print)
-    folder = ResultsFolder(
-        out or Path("results") / f"{datetime.now():%Y%m%d-%H%M%S}-playbook-{model}"
-    )
+    folder = ResultsFolder(out or default_folder(f"playbook-{model}"))
     told = {"--model": model, "--server-cpus": server_cpus, "--client-cpus": client_cpus}
     told |= {"--seed": str(seed) if seed != 1 else None}
     told |= {"--repository": str(repository) if repository != DEFAULT_REPOSITORY else None}
     words = [word for option, value in told.items() if value for word in (option, value)]
     command = shlex.join(["infersweep", NAME, *words, *(["--quick"] if quick else [])])
     manifest = describe_run(found, settings, command)
-    _open(folder, settings, manifest.model_sha256)
-    if not folder.exists:
-        folder.write_manifest(manifest)
+    open_folder(folder, manifest, console)
     os.sched_setaffinity(0, split.client)
     with (
         Display(console, total=None) as display,
         interrupt_on_sigterm(),
         loader(split.client, folder.logs / "loader.log") as load,
     ):
-        lab = Lab(
-            model=found,
-            folder=folder.path,
-            shared=folder.path,
-            server_cpus=split.server,
-            client_cpus=split.client,
-            usable_cpus=cpu_budget().usable,
-            pace=pace,
-            listener=display,
-            load=load,
-            seed=seed,
-        )
+        lab = _lab(found, folder.path, split, pace, display, load, seed)
         book = Book(lab, folder.read_manifest(), lambda record: console.print(line(record)))
         interrupted = _measure(book, experiments, named=only is not None)
     return _conclude(console, book, folder, interrupted=interrupted)
 
 
-def _open(folder: ResultsFolder, settings: Settings, sha256: str) -> None:
-    """Raises ResultsError when the folder is something else."""
-    if not folder.exists:
-        if folder.path.exists() and any(folder.path.iterdir()):
-            raise ResultsError(
-                f"{folder.path} holds files that are no results of infersweep",
-                hint="Choose another --out.",
-            )
-        return
-    known = folder.read_manifest()
-    if known.settings != settings or known.model_sha256 != sha256:
-        raise ResultsError(
-            f"{folder.path} was measured with other settings or another model file",
-            hint=f"Repeat its own command ({known.command}) or choose another --out.",
-        )
+def _lab(
+    model: Model,
+    folder: Path,
+    split: CpuSplit,
+    pace: Pace,
+    listener: RigListener,
+    load: Load,
+    seed: int = 1,
+) -> Lab:
+    return Lab(
+        model=model,
+        folder=folder,
+        shared=folder,
+        server_cpus=split.server,
+        client_cpus=split.client,
+        usable_cpus=cpu_budget().usable,
+        pace=pace,
+        listener=listener,
+        load=load,
+        seed=seed,
+    )
 
 
 def _measure(book: Book, experiments: tuple[Experiment, ...], *, named: bool) -> bool:
@@ -193,17 +185,7 @@ def list_all(context: typer.Context, model: Annotated[str | None, typer.Option()
     split = split_of(asked["server_cpus"], asked["client_cpus"])
     console = Console()
     with Display(console, total=None) as display:
-        lab = Lab(
-            model=found,
-            folder=Path(),
-            shared=Path(),
-            server_cpus=split.server,
-            client_cpus=split.client,
-            usable_cpus=cpu_budget().usable,
-            pace=QUICK,
-            listener=display,
-            load=no_load,
-        )
+        lab = _lab(found, Path(), split, QUICK, display, no_load)
         rows = [
             (one.name, one.title, usual_text(one.usual), one.missing(lab))
             for one in catalogue().values()

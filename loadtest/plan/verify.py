@@ -57,7 +57,7 @@ def verify(
     rig.open()
     arm = rig.arm(rig.settings.backends[0])
     with Sampler(rig.folder.resources) as sampler, rig.ready(arm, sampler) as found:
-        ready = require_right(found, arm)
+        ready = require_right(found, arm.name)
         for number, load in enumerate(loads, 1):
             _speed(rig, ready, sampler, server, number)
             rig.listener.stage(f"{arm.name}, held-out load {number} of {len(loads)}: {load.text}")

@@ -47,7 +47,7 @@ class Book:
             self.done(record)
 
     def combine(self, experiments: Sequence[Experiment]) -> None:
-        """Everything that helped at once, where at least two did; measured when that changed."""
+        """Everything that helped at once, where anything did; measured when that changed."""
         known = {record.name: record for record in self.records(experiments)}
         folder, before = self.lab.folder / "logs" / _COMBINATION, self._read_combination()
         found = combine(experiments, known, replace(self.lab, folder=folder), before)

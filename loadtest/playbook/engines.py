@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from loadtest.playbook.called import Calls, Job
 from serving.models.accelerators import CUDA, PRECISION_OPTIONS, TENSORRT, Accelerator
-from serving.models.config import ModelConfig
 from serving.models.execution import Execution
 from serving.models.repository import Model
 from serving.models.samples import Sample, samples_for, stack_rows
@@ -72,15 +71,19 @@ def calls_of(
     return Calls(lambda number: run(inputs[number % count]), run, rows=rows, facts=facts or {})
 
 
-def session_calls(job: Job, change: Change = as_it_is, rows: int = 1) -> Calls:
-    """An ONNX Runtime session with one thread for each CPU, its execution changed by ``change``.
+def session_of(job: Job, change: Change = as_it_is) -> Session:
+    """With one thread for each CPU of the process, its execution changed by ``change``.
 
     Raises:
         InfersweepError: as ``open_session`` says.
     """
-    config: ModelConfig = job.model.config
-    execution = change(replace(config.execution, intra_op_threads=len(job.cpus)))
-    session = open_session(job.model, execution=execution)
+    stated = replace(job.model.config.execution, intra_op_threads=len(job.cpus))
+    return open_session(job.model, execution=change(stated))
+
+
+def session_calls(job: Job, change: Change = as_it_is, rows: int = 1) -> Calls:
+    """The session of ``session_of`` on one real input after the other. Raises what that raises."""
+    session = session_of(job, change)
     return calls_of(session.run, job.model, rows=rows, facts=_facts(session))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,11 @@ def device_calls(
 
     facts = {"PyTorch": torch.__version__, "GPU": torch.cuda.get_device_name(0)}
     return Calls(timed(call(torch, module, hosts)), answer, facts=facts)
+
+
+def on_device(hosts: Sequence[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+    """The same inputs on the first GPU."""
+    return [tuple(part.to("cuda") for part in host) for host in hosts]
 
 
 def _tensors(torch: Any, model: Model, row: Mapping[str, Array]) -> tuple[Tensor, ...]:

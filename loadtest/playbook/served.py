@@ -22,8 +22,9 @@ from loadtest.rig import Arm as RigArm
 from loadtest.rig import Ready, Rig
 from loadtest.runner import Fleet
 from loadtest.trials import PlannedTrial
+from loadtest.window import require_right
 from serving.deployment import fetch_needed
-from serving.errors import LoadError, ParityError
+from serving.errors import LoadError
 from serving.models.repository import Model
 from serving.models.variants.parameters import read_record
 from serving.process import RunningProcess, family_rss_bytes
@@ -131,7 +132,8 @@ class ServedBench:
             ParityError: the answers are wrong.
             ServerError: the server does not speak that.
         """
-        return self._require_right().address_for(self.rig.settings.encoding)
+        ready = require_right(self.ready, self.arm.name)
+        return ready.address_for(self.rig.settings.encoding)
 
     @property
     def start_s(self) -> float | None:
@@ -150,11 +152,6 @@ class ServedBench:
     def pid(self) -> int | None:
         process = self.own.process if self.own else self.ready and self.ready.server.process
         return process.pid if process else None
-
-    def _require_right(self) -> Ready:
-        if self.ready is None:
-            raise ParityError(f"{self.arm.name} answers wrongly", hint="See its answers.")
-        return self.ready
 
     def window(self, start: int, repeat: int) -> WindowRecord | None:
         """Raises LoadError when the generator failed or the server died."""

@@ -56,7 +56,7 @@ class Profiling:
         arm = rig.arm(rig.settings.backends[0])
         order = random.Random(f"{rig.settings.seed}/{repeat}")
         with rig.ready(arm, sampler) as found:
-            ready, levels = require_right(found, arm), rig.settings.levels
+            ready, levels = require_right(found, arm.name), rig.settings.levels
             for users in order.sample(levels, len(levels)):
                 self._window(ready, sampler, PlannedTrial(arm.name, users, repeat), rig.settings)
             closed = [trial for trial in self._of(repeat) if trial.scenario != OPEN]

@@ -132,7 +132,7 @@ def profile_server(rig: Rig, arm: Arm, load: SampledLoad) -> ServerProfile:
     native = reads_native(find_spy())
     settings = rig.settings.model_copy(update={"duration_s": 2.0 * seconds + _STARTS_S})
     with rig.ready(arm, None) as found:
-        ready = require_right(found, arm)
+        ready = require_right(found, arm.name)
         process, hidden = ready.server.process, ready.server.launch.hidden
         if process is None or hidden:
             raise ServerError(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +21,7 @@ from loadtest.offload.page import MODES as WAYS
 from loadtest.offload.page import answer_of, render
 from loadtest.offload.record import OffloadRecord, SideRecord
 from loadtest.results import Histograms
+from tests.pages import text_of
 from tests.sample_offload import asked, record, repeat, side, three
 
 MS = 1_000_000
@@ -253,12 +252,6 @@ def test_late_answers_are_a_result_and_other_faults_are_not(
     reasons: list[str], counts: bool
 ) -> None:
     assert does_count("INVALID" if reasons else "VALID", reasons) is counts
-
-
-def text_of(page: str) -> str:
-    """What is read, without scripts and tags."""
-    bare = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
-    return unescape(" ".join(re.sub(r"<[^>]+>", " ", bare).split()))
 
 
 def test_the_page_tells_the_decision_the_outage_and_the_sources_of_the_link() -> None:

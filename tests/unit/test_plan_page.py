@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html import unescape
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,7 @@ from loadtest.plan.wording import answer_of, labels_of, told_of_tests
 from loadtest.report.markdown import escape
 from serving.errors import UsageError
 from tests import sample_plan as made
-
-NASTY = '</script><img src=x onerror="alert(1)"><b>bold</b>&amp;|`@team`'
-
-
-def text_of(page: str) -> str:
-    """What is read, without scripts and tags."""
-    bare = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", bare)).split())
+from tests.pages import NASTY, spoiled, text_of
 
 
 def section(page: str, identity: str) -> str:
@@ -50,15 +42,7 @@ def wicked() -> Plan:
     """Every text that a user or a server may have written does its worst."""
     text = made.plan().model_dump_json()
     kept = {"p99", "p50", made.asked().objective, *(one.verdict for one in made.verifications())}
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: replaced(one) for name, one in value.items()}
-        if isinstance(value, list):
-            return [replaced(one) for one in value]
-        return f"{value}{NASTY}" if isinstance(value, str) and value not in kept else value
-
-    return Plan.model_validate(replaced(json.loads(text)))
+    return Plan.model_validate(spoiled(json.loads(text), kept))
 
 
 def test_the_answer_comes_first_with_what_tests_said_of_it() -> None:

@@ -8,7 +8,6 @@ from html import unescape
 from math import exp, log
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 
@@ -18,15 +17,9 @@ from loadtest.playbook.page import NAME, render, write_page
 from loadtest.playbook.record import VERDICTS, Playbook
 from loadtest.playbook.wording import answer_of, combination_sentence, extremes_of
 from tests import sample_playbook as made
+from tests.pages import NASTY, spoiled, text_of
 
-NASTY = '</script><img src=x onerror="alert(1)"><b>bold</b>&amp;|`@team`'
 FOLDER = "results/of mine"
-
-
-def text_of(page: str) -> str:
-    """What is read, without scripts and tags."""
-    bare = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", bare)).split())
 
 
 def part(page: str, identity: str) -> str:
@@ -44,15 +37,7 @@ def titles(page: str, identity: str) -> list[str]:
 def wicked() -> Playbook:
     """Every text that a user or a server may have written does its worst."""
     kept = {*VERDICTS, "throughput", "p50"}
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: replaced(one) for name, one in value.items()}
-        if isinstance(value, list):
-            return [replaced(one) for one in value]
-        return f"{value}{NASTY}" if isinstance(value, str) and value not in kept else value
-
-    return Playbook.model_validate(replaced(json.loads(made.playbook().model_dump_json())))
+    return Playbook.model_validate(spoiled(json.loads(made.playbook().model_dump_json()), kept))
 
 
 @pytest.fixture(scope="module")

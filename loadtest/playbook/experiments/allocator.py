@@ -9,16 +9,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes.util import find_library
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from loadtest.playbook.experiment import Experiment, Lab
+from loadtest.playbook.own import launched
 from loadtest.playbook.served import OwnServer, Served
-from serving.deployment import Placement, plan_launch
+from serving.backends.base import Launch, ServePlan
+from serving.backends.registry import resolve
 from serving.errors import MachineError
 from serving.models.repository import Model
-from serving.process import RunningProcess
-from serving.readiness import wait_ready
 
 _BACKEND = "onnxruntime"
 _LIBRARIES = ("jemalloc", "tcmalloc_minimal", "tcmalloc", "mimalloc")
@@ -35,30 +36,17 @@ def _missing(_lab: Lab) -> str:
     return "" if _found() else f"none of {', '.join(_LIBRARIES)} is installed"
 
 
-@contextmanager
-def _server(library: str, lab: Lab, model: Model, logs: Path) -> Iterator[OwnServer]:
-    placement = Placement(lab.server_cpus, lab.usable_cpus)
-    repository = logs / "repository"
-    launch, placed = plan_launch(
-        _BACKEND, model, placement, repository=repository, work_folder=logs
-    )
+def _preloading(library: str, plan: ServePlan) -> Launch:
+    launch = resolve(_BACKEND)[0].launch(plan)
     preloaded = " ".join(filter(None, (library, os.environ.get(_VARIABLE, ""))))
-    variables = {_VARIABLE: preloaded} if preloaded else {}
-    with RunningProcess(
-        launch.argv,
-        cpus=placement.cpus,
-        env={**launch.env, **variables},
-        log=logs / "server.log",
-    ) as process:
-        start_s = wait_ready(
-            launch.url,
-            placed.name,
-            deadline_s=launch.ready_within_s,
-            process=process,
-            label=_BACKEND,
-        )
-        _require_loaded(library, process.pid)
-        yield OwnServer(launch.url, process, start_s)
+    return replace(launch, env={**launch.env, **({_VARIABLE: preloaded} if preloaded else {})})
+
+
+@contextmanager
+def _server(library: str, lab: Lab, model: Model, folder: Path) -> Iterator[OwnServer]:
+    with launched(_BACKEND, partial(_preloading, library))(lab, model, folder) as server:
+        _require_loaded(library, server.process.pid)
+        yield server
 
 
 def _require_loaded(library: str, pid: int) -> None:

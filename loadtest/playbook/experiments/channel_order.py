@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
 
 from loadtest.playbook.called import Called, Calls, Job
-from loadtest.playbook.engines import rows_of
+from loadtest.playbook.engines import rows_of, session_of
 from loadtest.playbook.experiment import Experiment, Lab
 from loadtest.playbook.needs import colour
 from serving.protocol import Array
-from serving.session import open_session
 
 
 def _turned(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -21,13 +19,12 @@ def _turned(inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _build(job: Job) -> Calls:
-    config = job.model.config
-    execution = replace(config.execution, intra_op_threads=len(job.cpus))
-    session = open_session(job.model, execution=execution)
+    session, turns = session_of(job), job.arguments["turns"]
     as_captured = [_turned(inputs) for inputs in rows_of(job.model)]
-    run: Callable[[Mapping[str, Array]], Mapping[str, Array]] = session.run
-    if job.arguments["turns"]:
-        run = lambda frame: session.run(_turned(frame))  # noqa: E731
+
+    def run(frame: Mapping[str, Array]) -> Mapping[str, Array]:
+        return session.run(_turned(frame) if turns else frame)
+
     return Calls(
         lambda number: run(as_captured[number % len(as_captured)]),
         lambda inputs: run(_turned(inputs)),

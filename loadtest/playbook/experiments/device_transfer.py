@@ -7,14 +7,14 @@ from typing import Any
 from loadtest.playbook.called import Called, Calls, Job
 from loadtest.playbook.experiment import Experiment, Lab
 from loadtest.playbook.needs import all_of, gpu, pytorch
-from loadtest.playbook.pytorch import device_calls
+from loadtest.playbook.pytorch import device_calls, on_device
 
 
 def _build(job: Job) -> Calls:
     def call(_torch: Any, module: Any, hosts: list[tuple[Any, ...]]) -> Any:
         if not job.arguments["there"]:
             return lambda number: module(*(part.to("cuda") for part in hosts[number % len(hosts)]))
-        rows = [tuple(part.to("cuda") for part in host) for host in hosts]
+        rows = on_device(hosts)
         return lambda number: module(*rows[number % len(rows)])
 
     return device_calls(job, call)

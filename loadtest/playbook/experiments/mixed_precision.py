@@ -7,12 +7,12 @@ from typing import Any
 from loadtest.playbook.called import Called, Calls, Job
 from loadtest.playbook.experiment import Experiment, Lab
 from loadtest.playbook.needs import all_of, gpu, pytorch
-from loadtest.playbook.pytorch import device_calls
+from loadtest.playbook.pytorch import device_calls, on_device
 
 
 def _build(job: Job) -> Calls:
     def call(torch: Any, module: Any, hosts: list[tuple[Any, ...]]) -> Any:
-        rows = [tuple(part.to("cuda") for part in host) for host in hosts]
+        rows = on_device(hosts)
 
         def run(number: int) -> Any:
             with torch.autocast("cuda", torch.float16, enabled=job.arguments["mixed"]):

@@ -7,7 +7,7 @@ from typing import Any
 from loadtest.playbook.called import Called, Calls, Job
 from loadtest.playbook.experiment import Experiment, Lab
 from loadtest.playbook.needs import all_of, gpu, pytorch
-from loadtest.playbook.pytorch import device_calls
+from loadtest.playbook.pytorch import device_calls, on_device
 
 
 def _build(job: Job) -> Calls:
@@ -16,7 +16,7 @@ def _build(job: Job) -> Calls:
     def call(torch: Any, module: Any, hosts: list[tuple[Any, ...]]) -> Any:
         torch.backends.cuda.matmul.allow_tf32 = allowed
         torch.backends.cudnn.allow_tf32 = allowed
-        rows = [tuple(part.to("cuda") for part in host) for host in hosts]
+        rows = on_device(hosts)
         return lambda number: module(*rows[number % len(rows)])
 
     return device_calls(job, call)

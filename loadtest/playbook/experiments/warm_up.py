@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from loadtest.playbook.called import Called, Calls, Job
-from loadtest.playbook.engines import rows_of, session_calls
+from loadtest.playbook.engines import rows_of, session_calls, session_of
 from loadtest.playbook.experiment import Experiment, Lab
 from serving.protocol import Array
-from serving.session import Session, open_session
+from serving.session import Session
 
 
 def _cold(job: Job) -> Calls:
     """A session is opened before each call, which is not timed."""
-    execution = replace(job.model.config.execution, intra_op_threads=len(job.cpus))
     inputs = rows_of(job.model)
     held: list[Session] = []
 
     def open_another(_number: int) -> None:
         if held:
             held.pop().close()
-        held.append(open_session(job.model, execution=execution))
+        held.append(session_of(job))
 
     def run(row: Mapping[str, Array]) -> Mapping[str, Array]:
         return held[0].run(row)
